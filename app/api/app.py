@@ -1,0 +1,43 @@
+"""The FastAPI application: routes, errors, documents."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from fastapi import FastAPI
+
+from app.api import errors, openapi, ops, rest, well_known
+from app.api.deps import Services, State
+
+DESCRIPTION = """An A2A v1.0 agent. Every path below is also served under `/{tenant}`.
+
+Streams carry `id:` and resume after `Last-Event-ID`; sends that carry an idempotency key may be retried.
+"""
+
+
+def create_app(
+    start: Callable[[], AbstractAsyncContextManager[Services]], *, title: str, version: str, docs: bool
+) -> FastAPI:
+    """An application whose lifespan is that of the services `start` gives."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[State]:
+        async with start() as services:
+            yield State(services=services)
+
+    app = FastAPI(
+        title=title,
+        version=version,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url="/docs" if docs else None,
+        redoc_url="/redoc" if docs else None,
+        openapi_url="/openapi.json" if docs else None,
+        redirect_slashes=False,
+    )
+    app.include_router(rest.router)
+    app.include_router(well_known.router)
+    app.include_router(ops.router)
+    app.include_router(rest.router, prefix="/{tenant}", include_in_schema=False)
+    errors.install(app)
+    openapi.install(app)
+    return app

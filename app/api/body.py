@@ -1,0 +1,69 @@
+"""Reading a request body: bounded, JSON, of one model."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+
+from app.api.deps import services
+from app.api.errors import invalid_params
+from app.api.media import is_json
+from app.protocol.errors import InvalidParamsError, ParseError, PayloadTooLargeError, UnsupportedMediaTypeError
+from app.protocol.protojson import check_json
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The body, of at most `limit` bytes.
+
+    Raises:
+        PayloadTooLargeError: it is larger; what the sender still has is not read.
+    """
+    declared = request.headers.get("content-length")
+    if declared is not None and declared.isdigit() and int(declared) > limit:
+        raise PayloadTooLargeError(f"The request body is larger than {limit} bytes.")
+    chunks = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise PayloadTooLargeError(f"The request body is larger than {limit} bytes.")
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def json_body(model: type[Model], *, optional: bool = False) -> Callable[[Request], Coroutine[Any, Any, Model]]:
+    """A dependency that reads the body as `model`; `optional` takes no body for an empty object.
+
+    Raises:
+        UnsupportedMediaTypeError: there is a body and its Content-Type is not JSON.
+        PayloadTooLargeError: the body is too large.
+        ParseError: it is not JSON, or JSON that cannot be stored.
+        InvalidParamsError: it is not a `model`.
+    """
+
+    async def read(request: Request) -> Model:
+        body = await read_body(request, services(request).max_body_bytes)
+        if not body:
+            if optional:
+                return model.model_construct()
+            raise InvalidParamsError.of("body", "is required")
+        if not is_json(request.headers.get("content-type", "")):
+            raise UnsupportedMediaTypeError
+        return parse(model, body)
+
+    return read
+
+
+def parse(model: type[Model], body: bytes) -> Model:
+    """Read JSON as a model; raises as `json_body` does."""
+    try:
+        check_json(body)
+    except ValueError as error:
+        raise ParseError(str(error)) from None
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise invalid_params(error) from None

@@ -1,0 +1,149 @@
+"""The OpenAPI document: what FastAPI cannot see is added, what it assumes wrongly is removed."""
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from app.api.rest import CancelTaskBody
+from app.protocol.agent_card import AgentCard
+from app.protocol.requests import ListTasksResponse, SendMessageRequest
+from app.protocol.types import SendMessageResponse, StreamResponse, Task
+
+_REF: Final = "#/components/schemas/"
+EXAMPLE_SEND: Final = {
+    "message": {
+        "messageId": "0b6f1c1e-7a57-4a53-9a3e-6d1f0a3c5d01",
+        "role": "ROLE_USER",
+        "parts": [{"text": "hello world"}],
+    }
+}
+
+
+class EventListItem(BaseModel):
+    """One entry of a task's log."""
+
+    seq: int
+    event: StreamResponse
+
+
+class EventList(BaseModel):
+    """A stretch of a task's log."""
+
+    events: list[EventListItem]
+    earliestSeq: int  # noqa: N815 - the name on the wire
+    lastSeq: int  # noqa: N815 - the name on the wire
+
+
+class FieldViolationSchema(BaseModel):
+    """One wrong field."""
+
+    field: str
+    description: str
+
+
+class ErrorBody(BaseModel):
+    """`google.rpc.Status`."""
+
+    code: int
+    status: str
+    message: str
+    details: list[dict[str, Any]]
+
+
+class Error(BaseModel):
+    """Every error of this API (A2A 11.6)."""
+
+    error: ErrorBody
+
+
+REQUESTS: Final[dict[str, type[BaseModel]]] = {
+    "SendMessage": SendMessageRequest,
+    "SendStreamingMessage": SendMessageRequest,
+    "CancelTask": CancelTaskBody,
+}
+RESPONSES: Final[dict[str, type[BaseModel]]] = {
+    "SendMessage": SendMessageResponse,
+    "GetTask": Task,
+    "ListTasks": ListTasksResponse,
+    "CancelTask": Task,
+    "ListEvents": EventList,
+    "GetAgentCard": AgentCard,
+}
+_MODELS: Final[list[type[BaseModel]]] = [*REQUESTS.values(), *RESPONSES.values(), StreamResponse, Error]
+STREAMS: Final = frozenset({"SendStreamingMessage", "SubscribeToTask"})
+_VERSION_PARAMETER: Final = {
+    "name": "A2A-Version",
+    "in": "header",
+    "required": True,
+    "description": "The version of A2A that the request speaks.",
+    "schema": {"type": "string", "default": "1.0"},
+    "example": "1.0",
+}
+_WITHOUT_VERSION: Final = frozenset({"GetAgentCard", "Healthz", "Readyz"})
+
+
+def _content(model: type[BaseModel]) -> dict[str, Any]:
+    schema = {"$ref": _REF + model.__name__}
+    return {"application/json": {"schema": schema}, "application/a2a+json": {"schema": schema}}
+
+
+def _describe(operation: dict[str, Any]) -> None:
+    name = operation["operationId"]
+    responses = operation["responses"]
+    responses.pop("422", None)
+    if name in REQUESTS:
+        content = _content(REQUESTS[name])
+        if REQUESTS[name] is SendMessageRequest:
+            for media in content.values():
+                media["example"] = EXAMPLE_SEND
+        operation["requestBody"] = {"required": name != "CancelTask", "content": content}
+    if name in RESPONSES:
+        responses["200"] = {"description": "The answer.", "content": _content(RESPONSES[name])}
+    if name in STREAMS:
+        responses["200"] = {
+            "description": "Server-sent events. Each `data:` line is a StreamResponse, each `id:` its position in the "
+            "task's event log; comment lines keep the connection alive.",
+            "headers": {
+                "A2A-Resume": {
+                    "description": "On a resume: `replay` (exactly what was missed) or `snapshot` (start anew).",
+                    "schema": {"type": "string", "enum": ["replay", "snapshot"]},
+                }
+            },
+            "content": {"text/event-stream": {"schema": {"$ref": _REF + "StreamResponse"}}},
+        }
+        responses["204"] = {"description": "The cursor is at the end of a log that has ended: nothing will follow."}
+    if name not in _WITHOUT_VERSION:
+        operation.setdefault("parameters", []).insert(0, _VERSION_PARAMETER)
+        for status, text in (("400", "The request is wrong."), ("404", "No such task for this caller.")):
+            responses[status] = {"description": text, "content": _content(Error)}
+        if name in REQUESTS:
+            responses["413"] = {"description": "The body is too large.", "content": _content(Error)}
+            responses["415"] = {"description": "The body is not JSON.", "content": _content(Error)}
+        responses["503"] = {"description": "Not now; retry later.", "content": _content(Error)}
+
+
+def install(app: FastAPI) -> None:
+    """Make `/openapi.json` say what is true."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes
+            )
+            _, schemas = models_json_schema(
+                [(model, "validation") for model in _MODELS], ref_template=_REF + "{model}", by_alias=True
+            )
+            components = document.setdefault("components", {}).setdefault("schemas", {})
+            for unused in ("HTTPValidationError", "ValidationError"):
+                components.pop(unused, None)
+            components.update(schemas["$defs"])
+            for path in document["paths"].values():
+                for operation in path.values():
+                    _describe(operation)
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

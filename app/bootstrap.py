@@ -1,0 +1,156 @@
+"""The only place that wires concrete parts: agent, store, services, workers, application."""
+
+import importlib
+import inspect
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from types import ModuleType
+from typing import Any, Final, get_args
+
+from fastapi import FastAPI
+
+from app.api.app import create_app
+from app.api.card_document import CardDocument
+from app.api.deps import Services
+from app.api.sse import StreamPolicy
+from app.handler import Agent, Recovery
+from app.protocol.agent_card import AgentCard
+from app.service.agent_card import derive_card
+from app.service.event_log import EventLog
+from app.service.sends import Sender
+from app.service.tasks import TaskService
+from app.settings import Settings
+from app.store.base import Lease, TaskStore
+from app.store.memory import MemoryTaskStore
+from app.store.turns import TurnStore
+from app.store.wakeups import LocalWakeups, Wakeups
+from app.worker.recovery import TurnRecovery
+from app.worker.runner import Runner
+from app.worker.supervisor import Supervisor
+
+RECOVERIES_PER_LEASE: Final = 3
+
+
+class StartError(Exception):
+    """The server cannot start; the message is one sentence that says what to change."""
+
+
+def load_agent(name: str) -> Agent:
+    """Import an agent file and check what it declares.
+
+    Raises:
+        StartError: there is no such module, it fails to import, or it lacks `card` or an async `handle`.
+    """
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise StartError(f"A2A_AGENT names the module {name!r}, which does not exist.") from None
+        raise StartError(f"The agent module {name!r} imports {error.name!r}, which is not installed.") from None
+    except Exception as error:
+        raise StartError(f"The agent module {name!r} failed to import: {type(error).__name__}: {error}") from error
+    return _checked_agent(module)
+
+
+def _checked_agent(module: ModuleType) -> Agent:
+    name = module.__name__
+    card = getattr(module, "card", None)
+    if not isinstance(card, AgentCard):
+        raise StartError(f"The agent module {name!r} needs `card = AgentCard(…)`.")
+    handle = getattr(module, "handle", None)
+    if handle is None:
+        raise StartError(f"The agent module {name!r} needs `async def handle(turn: Turn) -> None`.")
+    if not inspect.iscoroutinefunction(handle) and not inspect.iscoroutinefunction(getattr(handle, "__call__", None)):
+        raise StartError(f"`handle` of the agent module {name!r} must be `async def`; run blocking work in a thread.")
+    recovery: Recovery = getattr(module, "recovery", "fail")
+    if recovery not in get_args(Recovery):
+        raise StartError(f'`recovery` of the agent module {name!r} must be "fail" or "restart", not {recovery!r}.')
+    return Agent(card=card, handle=handle, recovery=recovery, lifespan=getattr(module, "lifespan", None))
+
+
+def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
+    """The task store that the settings name; not yet opened.
+
+    Raises:
+        StartError: there is no store for that URL.
+    """
+    scheme = settings.store_url.partition("://")[0]
+    if scheme == "memory":
+        return MemoryTaskStore(
+            max_tasks=settings.memory_max_tasks,
+            terminal_ttl=settings.memory_task_ttl,
+            max_events_per_task=settings.max_events_per_task,
+            wakeups=wakeups,
+        )
+    raise StartError(f"A2A_STORE_URL has the scheme {scheme!r}; use memory://.")
+
+
+@asynccontextmanager
+async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeups: Wakeups) -> AsyncIterator[Services]:
+    """Open everything in order, and close it in reverse: store, background work, the agent's own resources."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(store)
+        resources: Any = await stack.enter_async_context(agent.lifespan()) if agent.lifespan is not None else None
+        events = EventLog(store, wakeups)
+        stack.callback(events.close)
+        supervisor = await stack.enter_async_context(Supervisor())
+        turn_store = store if isinstance(store, TurnStore) else None
+        runner = Runner(
+            agent,
+            events,
+            supervisor,
+            lease=Lease(worker_name(), settings.lease_ttl),
+            cancel_grace=settings.cancel_grace,
+            turn_store=turn_store,
+            resources=resources,
+        )
+        sender = Sender(events, runner, has_leases=turn_store is not None, busy_wait=settings.busy_wait)
+        tasks = TaskService(events, runner, sender, cancel_wait=settings.cancel_wait)
+        services = Services(
+            store=store,
+            tasks=tasks,
+            card=CardDocument(derive_card(agent.card, store, settings.base_url)),
+            streams=StreamPolicy(settings.keep_alive, settings.send_timeout),
+            max_body_bytes=settings.max_body_bytes,
+            require_version=settings.require_version,
+        )
+        if turn_store is not None:
+            recovery = TurnRecovery(
+                turn_store,
+                store.for_owner,
+                events,
+                runner,
+                policy=agent.recovery,
+                interval=settings.lease_ttl / RECOVERIES_PER_LEASE,
+            )
+            supervisor.forever(events.fetch_changes, "fetch changes")
+            supervisor.forever(events.poll, "poll tails")
+            supervisor.forever(runner.keep_leases, "keep leases")
+            supervisor.forever(recovery.watch, "recover turns")
+        yield services
+        services.draining = True
+        await runner.drain(settings.shutdown_grace)
+
+
+def worker_name() -> str:
+    """Names this process among all that share the store."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def build_app(settings: Settings, *, agent: Agent | None = None, store: TaskStore | None = None) -> FastAPI:
+    """The application as the settings describe it; tests may bring their own agent or store.
+
+    Raises:
+        StartError: a setting makes a start impossible.
+    """
+    found = agent or load_agent(settings.agent)
+    wakeups = LocalWakeups()
+    kept = store or build_store(settings, wakeups)
+
+    def start() -> AbstractAsyncContextManager[Services]:
+        return run_services(settings, found, kept, wakeups)
+
+    return create_app(start, title=found.card.name, version=found.card.version, docs=settings.docs)

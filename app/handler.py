@@ -1,0 +1,355 @@
+"""What an agent sees: the turn it answers, the artifacts it writes, and a rehearsal without a server."""
+
+import uuid
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+from app.protocol import (
+    ANONYMOUS,
+    INTERRUPTED,
+    TERMINAL,
+    AgentCard,
+    Artifact,
+    Event,
+    Message,
+    Owner,
+    Part,
+    Role,
+    Struct,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    fold,
+)
+from app.protocol.events import Clock, Update, begin_turn_update, update_of, utc_now
+from app.telemetry import get_logger
+
+log = get_logger(__name__)
+
+Content = str | Part
+"""Text, or a part made by hand."""
+
+Recovery = Literal["fail", "restart"]
+"""What becomes of a turn whose process died: FAILED, or run again."""
+
+
+class TurnEndedError(RuntimeError):
+    """The task is in a final state, or was taken from this turn; nothing more can be said."""
+
+
+class TurnSink(Protocol):
+    """Where the events of a turn go."""
+
+    def offer(self, update: Update) -> None:
+        """Accept an event; the order of calls is the order of the log. Raises `TurnEndedError`."""
+
+    async def room(self) -> None:
+        """Return when more may be offered: at once, unless too much waits to be stored."""
+
+    async def durable(self) -> None:
+        """Return when everything offered is stored. Raises `TurnEndedError` if it never will be."""
+
+
+class Turn:
+    """One incoming message being answered.
+
+    When the handler returns, the task is COMPLETED, unless it ended or interrupted the turn itself; when it raises, the
+    task is FAILED. A CancelTask arrives as `asyncio.CancelledError`.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        message: Message,
+        sink: TurnSink,
+        owner: Owner = ANONYMOUS,
+        attempt: int = 1,
+        resources: Any = None,
+        clock: Clock = utc_now,
+    ) -> None:
+        self.task = task
+        """The task as it is now, history included; for reading."""
+        self.message = message
+        """The message to answer."""
+        self.owner = owner
+        """Whose task it is: tenant and subject."""
+        self.attempt = attempt
+        """1, or more after a crash where the agent's `recovery` is "restart"."""
+        self.resources = resources
+        """What the agent's `lifespan` yielded."""
+        self._sink = sink
+        self._clock = clock
+        self._number = max(1, sum(message.role is Role.USER for message in task.history))
+        self._artifact_ids: set[str] = set()
+        self.cancelled = False
+        """Whether a cancellation was asked for; a handler that returns after that ends CANCELED."""
+
+    @property
+    def text(self) -> str:
+        """The text parts of the message, joined by line feeds."""
+        return "\n".join(part.text for part in self.message.parts if part.text is not None)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the task is in a final state."""
+        return self.task.status.state in TERMINAL
+
+    def artifact(
+        self, name: str, *content: Content, description: str | None = None, metadata: Struct | None = None
+    ) -> "ArtifactWriter":
+        """An artifact to write to, in pieces or in one go.
+
+        `async with turn.artifact("answer") as out: await out.write("…")` streams; `await turn.artifact("answer", "…")`
+        writes it whole. The id is the name, `name-2` where the turn opens the name again, `name-t2` in the second turn.
+        """
+        return ArtifactWriter(self, self._artifact_id(name), name, content, description, metadata)
+
+    async def working(self, text: str | None = None) -> None:
+        """Report progress. Durable on return."""
+        await self._say(TaskState.WORKING, text)
+
+    async def require_input(self, text: str | None = None) -> None:
+        """Ask the caller for more and return from the handler; the answer is a new turn. Durable on return."""
+        await self._say(TaskState.INPUT_REQUIRED, text)
+
+    async def require_auth(self, text: str | None = None) -> None:
+        """Ask the caller for authorization. Durable on return.
+
+        Return from the handler to wait for a message, or go on where the credential comes out of band: the next update
+        moves the task back to WORKING.
+        """
+        await self._say(TaskState.AUTH_REQUIRED, text)
+
+    async def complete(self, text: str | None = None) -> None:
+        """End the task as COMPLETED. Durable on return."""
+        await self._say(TaskState.COMPLETED, text)
+
+    async def fail(self, text: str | None = None) -> None:
+        """End the task as FAILED. Durable on return."""
+        await self._say(TaskState.FAILED, text)
+
+    async def reject(self, text: str | None = None) -> None:
+        """End the task as REJECTED. Durable on return."""
+        await self._say(TaskState.REJECTED, text)
+
+    def emit_status(self, state: TaskState, text: str | None = None) -> None:
+        """Offer a status without waiting for it to be durable.
+
+        Raises:
+            TurnEndedError: the task has ended.
+            ValueError: the text holds what no store can keep; nothing was offered.
+        """
+        if state not in TERMINAL and state is not TaskState.WORKING:
+            self._go_working()
+        task = self.task
+        message = None
+        if text is not None:
+            message = Message(
+                message_id=str(uuid.uuid4()),
+                context_id=task.context_id,
+                task_id=task.id,
+                role=Role.AGENT,
+                parts=[Part(text=text)],
+            )
+        status = TaskStatus(state=state, message=message, timestamp=self._clock())
+        self._emit(TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status))
+
+    def emit_artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
+        """Offer a piece of an artifact; raises as `emit_status` does."""
+        self._go_working()
+        self._emit(
+            TaskArtifactUpdateEvent(
+                task_id=self.task.id,
+                context_id=self.task.context_id,
+                artifact=artifact,
+                append=append or None,
+                last_chunk=last_chunk or None,
+            )
+        )
+
+    async def room(self) -> None:
+        """Wait while too much of this turn waits to be stored."""
+        await self._sink.room()
+
+    async def durable(self) -> None:
+        """Wait until all that was said is stored."""
+        await self._sink.durable()
+
+    async def _say(self, state: TaskState, text: str | None) -> None:
+        self.emit_status(state, text)
+        await self._sink.durable()
+
+    def _go_working(self) -> None:
+        """A task that is told something goes to WORKING first, in the same commit."""
+        if self.task.status.state is not TaskState.WORKING and not self.ended:
+            self.emit_status(TaskState.WORKING)
+
+    def _emit(self, event: Event) -> None:
+        if self.ended:
+            raise TurnEndedError(f"the task has ended: {self.task.status.state}")
+        update = update_of(event)
+        self._sink.offer(update)
+        fold(self.task, event)
+
+    def _artifact_id(self, name: str) -> str:
+        base = name if self._number == 1 else f"{name}-t{self._number}"
+        artifact_id, count = base, 1
+        while artifact_id in self._artifact_ids:
+            count += 1
+            artifact_id = f"{base}-{count}"
+        self._artifact_ids.add(artifact_id)
+        return artifact_id
+
+
+class ArtifactWriter:
+    """Writes one artifact: `async with` it to stream, `await` it to write what it was opened with."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        artifact_id: str,
+        name: str,
+        content: tuple[Content, ...],
+        description: str | None,
+        metadata: Struct | None,
+    ) -> None:
+        self.artifact_id = artifact_id
+        self._turn = turn
+        self._name = name
+        self._content = content
+        self._description = description
+        self._metadata = metadata
+        self._opened = False
+
+    async def write(self, *content: Content, last: bool = False) -> None:
+        """Add to the artifact.
+
+        Returns once the piece is accepted, which is at once unless too much waits to be stored. `last` sets
+        `lastChunk`.
+
+        Raises:
+            ValueError: text that no store can keep (NUL, a lone surrogate), or nothing at all.
+            TurnEndedError: the task has ended.
+        """
+        self._emit(content, last=last)
+        await self._turn.room()
+
+    def _emit(self, content: tuple[Content, ...], *, last: bool) -> None:
+        if not content:
+            raise ValueError("an artifact needs at least one part")
+        parts = [Part(text=piece) if isinstance(piece, str) else piece for piece in content]
+        if self._opened:
+            artifact = Artifact(artifact_id=self.artifact_id, parts=parts)
+        else:
+            artifact = Artifact(
+                artifact_id=self.artifact_id,
+                name=self._name,
+                description=self._description,
+                parts=parts,
+                metadata=self._metadata,
+            )
+        self._turn.emit_artifact(artifact, append=self._opened, last_chunk=last)
+        self._opened = True
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self.write(*self._content, last=True).__await__()
+
+    async def __aenter__(self) -> Self:
+        if self._content:
+            await self.write(*self._content)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None and self._opened:
+            await self._turn.durable()
+
+
+Handle = Callable[[Turn], Awaitable[None]]
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Agent:
+    """What an agent file declares."""
+
+    card: AgentCard
+    handle: Handle
+    recovery: Recovery = "fail"
+    lifespan: Lifespan | None = None
+
+
+FAILURE_TEXT = "The agent failed to handle this message."
+
+
+async def play(handle: Handle, turn: Turn) -> None:
+    """Run the handler and give the turn the end it earned, offered but not yet durable.
+
+    Cancellation passes through and ends nothing.
+    """
+    try:
+        await handle(turn)
+    except TurnEndedError:
+        if not turn.ended:
+            raise
+        log.warning("the handler went on after the end of its task", task_id=turn.task.id)
+    except Exception:
+        log.exception("the agent's handler raised", task_id=turn.task.id)
+        if not turn.ended and not turn.cancelled:
+            turn.emit_status(TaskState.FAILED, FAILURE_TEXT)
+    if turn.ended:
+        return
+    if turn.cancelled:
+        turn.emit_status(TaskState.CANCELED)
+    elif turn.task.status.state not in INTERRUPTED:
+        turn.emit_status(TaskState.COMPLETED)
+
+
+class _Rehearsal:
+    """A sink that keeps nothing: the turn folds for itself."""
+
+    def offer(self, update: Update) -> None:
+        pass
+
+    async def room(self) -> None:
+        pass
+
+    async def durable(self) -> None:
+        pass
+
+
+async def rehearse(
+    handle: Handle,
+    message: str | Message,
+    *,
+    task: Task | None = None,
+    resources: Any = None,
+    owner: Owner = ANONYMOUS,
+) -> Task:
+    """Run one turn without a server and return the task as a caller would get it.
+
+    `task` continues a task that an earlier rehearsal left waiting for input.
+    """
+    if isinstance(message, str):
+        message = Message(message_id=str(uuid.uuid4()), role=Role.USER, parts=[Part(text=message)])
+    if task is None:
+        task = Task(
+            id=str(uuid.uuid4()),
+            context_id=message.context_id or str(uuid.uuid4()),
+            status=TaskStatus(state=TaskState.SUBMITTED, timestamp=utc_now()),
+            history=[message],
+        )
+    else:
+        fold(task, begin_turn_update(task, message, utc_now()).event)
+    turn = Turn(task=task, message=message, sink=_Rehearsal(), owner=owner, resources=resources)
+    await play(handle, turn)
+    return turn.task
+
+

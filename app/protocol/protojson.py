@@ -1,0 +1,221 @@
+"""ProtoJSON for Pydantic: how every A2A type is read from and written to JSON.
+
+Reading accepts camelCase and snake_case names, ignores unknown members and takes `null` as absent.
+Writing uses camelCase, leaves out what is unset and keeps what is set, `false` and `""` included
+(A2A 5.5, 5.6, 5.7 and the ProtoJSON rules they cite).
+"""
+
+import base64
+import binascii
+import operator
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, TypeVar
+
+import orjson
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    JsonValue,
+    PlainSerializer,
+    StrictBool,
+    StringConstraints,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic.alias_generators import to_camel
+
+T = TypeVar("T")
+
+
+class JsonNull:
+    """The JSON value `null` where it is content, as in `Part(data=JSON_NULL)`; `None` means absent."""
+
+    _instance: "JsonNull | None" = None
+
+    def __new__(cls) -> "JsonNull":
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+        return cls._instance
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "JSON_NULL"
+
+    def __copy__(self) -> "JsonNull":
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> "JsonNull":
+        return self
+
+
+JSON_NULL: Final = JsonNull()
+
+
+class ProtoModel(BaseModel):
+    """Base of every A2A type."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        serialize_by_alias=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        ser_json_inf_nan="null",
+    )
+
+
+def to_json(model: BaseModel) -> bytes:
+    """Write a model as ProtoJSON, one line of UTF-8.
+
+    Raises:
+        ValueError: the text holds a lone surrogate or a NUL, which no store can keep.
+    """
+    data = model.__pydantic_serializer__.to_json(model, by_alias=True, exclude_none=True)
+    return _storable(data)
+
+
+def to_dict(model: BaseModel) -> dict[str, Any]:
+    """Write a model as a dictionary of JSON values, by the rules of `to_json`."""
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+# Line ends to `str.splitlines` that JSON leaves as they are; SSE readers built on it would break a frame there.
+_LINE_ENDS: Final = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+_NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def _storable(data: bytes) -> bytes:
+    if b"\\u0000" in data and _NUL.search(data):
+        raise ValueError("text must not contain the NUL character (U+0000)")
+    if not data.isascii():
+        for raw, escaped in _LINE_ENDS:
+            if raw in data:
+                data = data.replace(raw, escaped)
+    return data
+
+
+def check_json(body: bytes) -> None:
+    """Refuse JSON that a database or a strict parser would refuse later.
+
+    Raises:
+        ValueError: not JSON (RFC 8259), nested too deeply, NaN or Infinity, a lone surrogate, or a NUL character.
+    """
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"the body is not valid JSON: {error}") from None
+    if b"\\u0000" in body and _NUL.search(body):
+        raise ValueError("the body contains the NUL character (U+0000), which cannot be stored")
+
+
+def _read_timestamp(value: object) -> object:
+    if isinstance(value, str) and not _RFC3339.fullmatch(value):
+        raise ValueError("must be an ISO 8601 timestamp with a time zone, such as 2026-01-31T12:00:00.000Z")
+    if isinstance(value, int | float):
+        raise ValueError("must be an ISO 8601 timestamp string")  # noqa: TRY004 - Pydantic collects ValueError only
+    return value
+
+
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
+
+
+def format_timestamp(value: datetime) -> str:
+    """UTC, milliseconds, `Z` (A2A 5.6.1)."""
+    return value.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+Timestamp = Annotated[
+    AwareDatetime,
+    BeforeValidator(_read_timestamp),
+    PlainSerializer(format_timestamp, return_type=str, when_used="json-unless-none"),
+]
+
+
+def _read_bytes(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        padded = value.replace("-", "+").replace("_", "/")
+        return base64.b64decode(padded + "=" * (-len(padded) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("must be base64") from None
+
+
+def _write_bytes(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+Bytes = Annotated[
+    bytes,
+    BeforeValidator(_read_bytes),
+    PlainSerializer(_write_bytes, return_type=str, when_used="json-unless-none"),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
+]
+
+
+def _read_data(value: object, inner: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+    if value is JSON_NULL:
+        return value
+    if value is None:
+        return JSON_NULL if info.mode == "json" else None
+    return inner(value)
+
+
+def _write_data(value: object) -> object:
+    return None if value is JSON_NULL else value
+
+
+Data = Annotated[
+    JsonValue | JsonNull,
+    GetPydanticSchema(lambda _source, handler: handler(JsonValue)),
+    WrapValidator(_read_data),
+    PlainSerializer(_write_data, when_used="unless-none"),
+    WithJsonSchema({"description": "Any JSON value, null included."}),
+]
+"""Any JSON value as content. A JSON `null` reads as `JSON_NULL`; `None` means that there is no such member."""
+
+
+def _read_repeated(value: object) -> object:
+    return [] if value is None else value
+
+
+Struct = dict[str, JsonValue]
+"""`google.protobuf.Struct`: a JSON object with any values, `null` included."""
+
+MAX_ID_LENGTH: Final = 1024
+
+Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=r"\S")]
+"""An identifier: 1 to 1,024 characters, not all blank."""
+
+
+def _read_optional(value: object) -> object:
+    return None if value == "" else value
+
+
+OptionalId = Annotated[
+    Annotated[str, StringConstraints(max_length=MAX_ID_LENGTH)] | None, BeforeValidator(_read_optional)
+]
+"""An identifier that may be absent; the empty string is absent, as in proto3."""
+
+Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+
+Flag = StrictBool
+"""A boolean that takes `true` and `false` only, as ProtoJSON does."""
+
+Repeated = Annotated[
+    list[T], BeforeValidator(_read_repeated), Field(exclude_if=operator.not_)
+]
+"""A repeated field: `null` and absent are the empty list, which is not written."""
+
+RequiredRepeated = Annotated[list[T], BeforeValidator(_read_repeated)]
+"""A repeated field that is always written."""

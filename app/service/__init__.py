@@ -1,0 +1,1 @@
+"""What the operations mean, whatever the binding."""

@@ -1,0 +1,50 @@
+"""What the service needs of whoever runs turns; the worker room implements it."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.protocol.identity import Owner
+from app.protocol.types import Message, Task
+from app.store.base import Lease, TaskStore
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the owner, and the store bound to them."""
+
+    owner: Owner
+    store: TaskStore
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTurn:
+    """A turn that has been claimed and is to be run."""
+
+    caller: Caller
+    task: Task
+    """The runner's own copy."""
+    message: Message
+    epoch: int
+    head: int
+    """The newest position of the log; 0 where the store keeps none."""
+    attempt: int = 1
+
+
+class TurnRunner(Protocol):
+    """Runs turns apart from the requests that began them."""
+
+    @property
+    def lease(self) -> Lease:
+        """What this process claims turns with."""
+
+    def start(self, turn: BegunTurn) -> None:
+        """Run a turn; returns at once."""
+
+    def cancel(self, task_id: str) -> bool:
+        """Ask the turn of a task to stop, if it runs here and has not ended; says whether it was asked."""
+
+    def runs(self, task_id: str) -> bool:
+        """Whether a turn of the task runs here."""
+
+    async def finished(self, task_id: str, timeout: float) -> None:
+        """Return when no turn of the task runs here, or after `timeout` seconds."""

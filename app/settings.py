@@ -1,0 +1,83 @@
+"""Every setting, read from `A2A_…` variables and `.env`; `.env.example` lists them and a test keeps it equal."""
+
+import re
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator, Field, HttpUrl
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+def _read_duration(value: object) -> object:
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        return float(match[1]) * _UNITS[match[2]]
+    if isinstance(value, str):
+        raise ValueError("must be a duration such as 500ms, 30s, 15m, 24h or 7d")
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(_read_duration), Field(gt=0)]
+"""Seconds; written `500ms`, `30s`, `15m`, `24h`, `7d`."""
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseSettings):
+    """The server's settings. A wrong one stops the start with one sentence."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="A2A_", env_file=".env", extra="ignore", env_ignore_empty=True, use_attribute_docstrings=True
+    )
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8000
+    """Port to listen on; 0 takes a free one."""
+    public_url: HttpUrl | None = None
+    """Where clients reach this server; goes on the agent card. Unset: http://HOST:PORT."""
+    agent: str = "app.agent"
+    """Module with `card` and `handle`."""
+    docs: bool = True
+    """Serve /docs, /redoc and /openapi.json."""
+    require_version: bool = True
+    """Refuse requests without A2A-Version, which A2A reads as 0.3."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level that is logged."""
+    log_format: Literal["console", "json"] = "console"
+    """How log lines look."""
+
+    store_url: str = "memory://"
+    """Where tasks are kept: memory://, sqlite:///./a2a.db, postgresql://user:password@host/database."""
+    max_events_per_task: Count | None = None
+    """Log entries kept of a task; older ones are dropped. Unset keeps all."""
+    memory_max_tasks: Count = 10_000
+    """Tasks that memory:// keeps; ended ones make room first."""
+    memory_task_ttl: Duration = 3600.0
+    """How long memory:// keeps a task that has ended."""
+
+    lease_ttl: Duration = 15.0
+    """How long a turn is safe from take-over without a renewal."""
+    busy_wait: Duration = 2.0
+    """How long a message waits for the turn before it to end."""
+    cancel_wait: Duration = 5.0
+    """How long CancelTask waits for the task to stop."""
+    cancel_grace: Duration = 3.0
+    """How long a cancelled handler may clean up before it is abandoned."""
+    shutdown_grace: Duration = 10.0
+    """How long running turns may go on after SIGTERM."""
+
+    max_body_bytes: Count = 4 * 1024 * 1024
+    """Largest request body."""
+    keep_alive: Duration = 15.0
+    """Time between keep-alive comments on a quiet stream."""
+    send_timeout: Duration = 30.0
+    """How long a stream's reader may refuse to read before it is cut."""
+
+    @property
+    def base_url(self) -> str:
+        """The public URL, without a slash at its end."""
+        return str(self.public_url or f"http://{self.host}:{self.port}").rstrip("/")
+
+

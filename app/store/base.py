@@ -1,0 +1,485 @@
+"""`TaskStore`: what a server asks of the place that keeps its tasks.
+
+Five methods are required. The rest have defaults, so that a store of five methods works; what it cannot do is asked of
+`supports_*()` and then neither advertised nor promised. The compound methods gather steps that must not come apart: the
+defaults do them one by one, a store with transactions overrides each with one.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from app.protocol.errors import UnsupportedOperationError
+from app.protocol.events import (
+    STATUS_UPDATE_PREFIX,
+    TASK_PREFIX,
+    Update,
+    begin_turn_update,
+    decode_event,
+    update_of,
+    utc_now,
+)
+from app.protocol.identity import ANONYMOUS, Owner
+from app.protocol.lifecycle import TERMINAL, Event, copy_task, fold
+from app.protocol.requests import ListTasksRequest, ListTasksResponse
+from app.protocol.types import Artifact, Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+
+
+class LogEntry:
+    """One event of a task's log: its position, its bytes, and the event itself when asked for."""
+
+    __slots__ = ("_event", "data", "seq")
+
+    def __init__(self, seq: int, data: bytes, event: Event | None = None) -> None:
+        self.seq = seq
+        """Position in the task's log: 1 for the Task as submitted, then rising by exactly 1."""
+        self.data = data
+        """A `StreamResponse` in ProtoJSON, one line."""
+        self._event = event
+
+    @property
+    def event(self) -> Event:
+        """The event; to be read, never changed."""
+        if self._event is None:
+            self._event = decode_event(self.data)
+        return self._event
+
+    @property
+    def state(self) -> TaskState | None:
+        """The state the task is in from this entry on; `None` if it says nothing of it."""
+        if self.data.startswith((STATUS_UPDATE_PREFIX, TASK_PREFIX)):
+            event = self.event
+            if isinstance(event, Task | TaskStatusUpdateEvent):
+                return event.status.state
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LogEntry) and (self.seq, self.data) == (other.seq, other.data)
+
+    def __hash__(self) -> int:
+        return hash((self.seq, self.data))
+
+    def __repr__(self) -> str:
+        return f"LogEntry({self.seq}, {self.data!r})"
+
+
+class ArtifactDelta(NamedTuple):
+    """What changed in one artifact of a task: these parts were appended, or the whole replaced."""
+
+    artifact: Artifact
+    append: bool
+
+
+class IdempotencyKey(NamedTuple):
+    """A key as a claim wants it: the key, and the message whose identity makes a retry a retry."""
+
+    key: str
+    message_id: str
+
+
+class Lease(NamedTuple):
+    """Who will run a turn, and for how long that holds without renewal."""
+
+    worker: str
+    """Names one server process."""
+    ttl: float
+    """Seconds, by the store's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The turn is the caller's to run."""
+
+    task: Task
+    """As of the entry that began the turn; the caller's own copy."""
+    epoch: int
+    """Carried by every commit of the turn; a newer epoch makes this one stale. 0 where nothing is fenced."""
+    first_seq: int
+    """The position of the entry that began the turn."""
+    entry: LogEntry
+    """That entry."""
+    attempt: int = 1
+    """1, or more where an earlier run of the turn was lost."""
+    head: int = 0
+    """The newest position of the log; equal to `first_seq` unless the turn was taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The key was claimed by the same message before; nothing was done."""
+
+    task_id: str
+    first_seq: int
+    """The position of the entry that began the turn the key stands for; 0 where the store cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The key was claimed by another message; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A turn of the task is running; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The task is in a final state; nothing was done."""
+
+    state: TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class ContextMismatch:
+    """The message names another context than the task's; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """This owner has no such task; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFlagged:
+    """A live lease runs the task: it has been asked to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyClaimed:
+    """The key is now held for this task."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """A task to be created, with the turn that begins it."""
+
+    task: Task
+    """SUBMITTED, its message in the history."""
+    key: IdempotencyKey | None = None
+    lease: Lease | None = None
+    """`None` leaves the task for whoever takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A message for a task that exists."""
+
+    task_id: str
+    message: Message
+    context_id: str | None = None
+    """Must equal the task's where it is given (A2A 3.4.3)."""
+    key: IdempotencyKey | None = None
+    lease: Lease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Updates of one task, to be stored as one."""
+
+    task_id: str
+    epoch: int
+    updates: Sequence[Update]
+    task: Task
+    """As it is after the updates. The store reads it before it first suspends and never keeps or changes it."""
+    after_seq: int | None = None
+    """The head of the log as the caller knows it, if it does.
+
+    A commit that is tried again after its answer was lost finds its first entries after this position, with the same
+    epoch and bytes; those count as written, and only the rest is.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A task and where it stands in its log, from one read."""
+
+    task: Task
+    seq: int
+    """The newest position; 0 where the store keeps no log."""
+    earliest_seq: int
+    """The oldest position still kept; 0 where the store keeps no log or cannot say."""
+    epoch: int = 0
+    running: bool = False
+    """Whether a live lease is on the task."""
+
+
+class FencedError(Exception):
+    """A commit came too late: a newer epoch holds the task, or the task has ended or is gone. Nothing was stored."""
+
+
+class EventLogGapError(Exception):
+    """`append_event` was given a position beyond the end of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """What `purge` removes; ages in seconds."""
+
+    terminal_age: float
+    """Tasks in a final state whose status is older than this go, with log and configurations."""
+    key_age: float = 86_400.0
+    """Keys older than this go, if their task is gone."""
+    batch: int = 500
+    """Tasks a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What `purge` removed."""
+
+    tasks: int = 0
+    keys: int = 0
+
+
+class TaskStore(ABC):
+    """Keeps the tasks of one owner; `for_owner` gives the view of another.
+
+    Every value returned is the caller's own: it never changes under them, and changing it changes nothing stored.
+    Faults of the database surface as `UnavailableError`.
+    """
+
+    # -- required
+
+    @abstractmethod
+    async def save(self, task: Task) -> None:
+        """Create or replace a task.
+
+        A store with an event log replaces the snapshot, makes it current at the head of the log, and refuses to change
+        the state of a task that has ended.
+
+        Raises:
+            FencedError: the task has ended in another state.
+        """
+
+    @abstractmethod
+    async def get(self, task_id: str) -> Task | None:
+        """The task, or `None` if this owner has none of that id."""
+
+    @abstractmethod
+    async def list(self, params: ListTasksRequest) -> ListTasksResponse:
+        """One page of tasks, newest status first, ties by id; `total_size` is the same on every page (A2A 3.1.4).
+
+        Tasks come with artifacts only if `include_artifacts`, and with all their history up to `history_length`.
+
+        Raises:
+            InvalidParamsError: the page token is not of this listing.
+        """
+
+    @abstractmethod
+    async def insert_if_absent(self, task: Task) -> bool:
+        """Store the task if its id is free, atomically; say whether it was."""
+
+    @abstractmethod
+    async def delete(self, task_id: str) -> None:
+        """Remove the task, its log and its configurations, never an idempotency key. Absent is no error."""
+
+    # -- provided: counting and idempotency
+
+    async def count(self) -> int:
+        """How many tasks there are; 0 from a store that does not count."""
+        return 0
+
+    def supports_idempotency(self) -> bool:
+        """Whether keys can be claimed. `False` refuses keyed sends and keeps the extension off the card."""
+        return False
+
+    async def claim_idempotency_key(self, key: str, message_id: str, task_id: str) -> "KeyClaimed | Replay | Conflict":
+        """Claim a key for a task on behalf of a message, atomically: of racing claims exactly one is `KeyClaimed`.
+
+        Sameness is the message id, never the content.
+
+        Raises:
+            UnsupportedOperationError: this store has no index of keys.
+            UnavailableError: the index is full; nothing was claimed.
+        """
+        raise UnsupportedOperationError("This store cannot honour idempotency keys.")
+
+    async def release_idempotency_key(self, key: str) -> None:
+        """Free a key whose send created nothing. A key that is not held is no error."""
+        raise UnsupportedOperationError("This store cannot honour idempotency keys.")
+
+    async def save_artifact_delta(self, task: Task, delta: ArtifactDelta) -> None:
+        """Store a change of one artifact that `task` already shows; leaves exactly what `save(task)` would."""
+        await self.save(task)
+
+    # -- provided: the event log
+
+    def supports_event_log(self) -> bool:
+        """Whether events are kept by position. `False` means streams without `id:` and no resume."""
+        return False
+
+    async def append_event(self, task_id: str, seq: int, event: Event) -> None:
+        """Store an event at a position; a position already taken is left as it is.
+
+        Raises:
+            EventLogGapError: the position is beyond the next one.
+            FencedError: there is no such task, or it has ended.
+            UnsupportedOperationError: this store keeps no log.
+        """
+        raise UnsupportedOperationError("This store keeps no event log.")
+
+    async def last_event_seq(self, task_id: str) -> int:
+        """The newest position of the log, 0 if it is empty."""
+        raise UnsupportedOperationError("This store keeps no event log.")
+
+    async def read_events(self, task_id: str, after_seq: int, limit: int) -> Sequence[LogEntry]:
+        """At most `limit` entries after a position (exclusive), in order."""
+        raise UnsupportedOperationError("This store keeps no event log.")
+
+    async def earliest_event_seq(self, task_id: str) -> int | None:
+        """The oldest position kept; `None` if there is none, or the store cannot say."""
+        return None
+
+    async def event_log_covers(self, task_id: str, after_seq: int) -> bool:
+        """Whether a replay from `after_seq` (exclusive) is whole, as far as can be known."""
+        earliest = await self.earliest_event_seq(task_id)
+        return earliest is None or after_seq >= earliest - 1
+
+    # -- compound
+
+    async def create_task(self, new: NewTask) -> "Claimed | Replay | Conflict":
+        """Claim the key, store the task and its first entry, take the lease.
+
+        All or nothing in a store with transactions. The defaults release the key on every failure path.
+
+        Raises:
+            UnsupportedOperationError: a key, and no index of keys.
+            UnavailableError: the store is full or out of reach.
+        """
+        task = new.task
+        update = update_of(task)
+        claim = await self._claim(new.key, task.id)
+        if not isinstance(claim, KeyClaimed):
+            return claim
+        try:
+            if not await self.insert_if_absent(task):
+                raise FencedError(f"a task {task.id} exists")
+            if self.supports_event_log():
+                await self.append_event(task.id, 1, task)
+        except BaseException:
+            await self._release(new.key)
+            raise
+        return Claimed(copy_task(task), 0, 1, LogEntry(1, update.data, update.event))
+
+    async def begin_turn(
+        self, new: NewTurn
+    ) -> "Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound":
+        """Claim the key, add the message to the history and a WORKING entry to the log, take the lease, raise the epoch.
+
+        A key that was claimed before answers first, whatever became of the task. Of concurrent calls for one task
+        exactly one is `Claimed`.
+
+        Raises:
+            UnsupportedOperationError: a key, and no index of keys.
+            UnavailableError: the index of keys is full, or the store out of reach.
+        """
+        claim = await self._claim(new.key, new.task_id)
+        if not isinstance(claim, KeyClaimed):
+            return claim
+        try:
+            task = await self.get(new.task_id)
+            refusal = refuse_turn(task, new)
+            if task is None or refusal is not None:
+                await self._release(new.key)
+                return refusal or NotFound()
+            update = begin_turn_update(task, new.message, utc_now())
+            seq = await self.last_event_seq(task.id) + 1 if self.supports_event_log() else 0
+            task = fold(task, update.event)
+            if self.supports_event_log():
+                await self.append_event(task.id, seq, update.event)
+            await self.save(task)
+        except BaseException:
+            await self._release(new.key)
+            raise
+        return Claimed(task, 0, seq, LogEntry(seq, update.data, update.event))
+
+    async def commit(self, commit: Commit) -> int:
+        """Store updates of one task and the task as they leave it; return the new head of the log.
+
+        The entries take the next positions. All or nothing, and durable on return, in a store with transactions.
+
+        Raises:
+            FencedError: the epoch is stale, the task has ended, or it is gone.
+        """
+        seq = 0
+        if self.supports_event_log():
+            seq = await self.last_event_seq(commit.task_id)
+            for update in commit.updates:
+                seq += 1
+                await self.append_event(commit.task_id, seq, update.event)
+        if len(commit.updates) == 1 and isinstance(event := commit.updates[0].event, TaskArtifactUpdateEvent):
+            await self.save_artifact_delta(commit.task, ArtifactDelta(event.artifact, bool(event.append)))
+        else:
+            await self.save(commit.task)
+        return seq
+
+    async def snapshot(self, task_id: str) -> Snapshot | None:
+        """The task with its position, in one read; `None` if this owner has none of that id."""
+        task = await self.get(task_id)
+        if task is None:
+            return None
+        if not self.supports_event_log():
+            return Snapshot(task, 0, 0)
+        return Snapshot(task, await self.last_event_seq(task_id), await self.earliest_event_seq(task_id) or 0)
+
+    async def begin_cancel(self, task_id: str, lease: Lease) -> "Claimed | CancelFlagged | Ended | NotFound":
+        """Ask a running turn to stop, or take the task from nobody so that the caller may commit CANCELED.
+
+        `Claimed.first_seq` and `.entry` mean nothing here.
+        """
+        task = await self.get(task_id)
+        if task is None:
+            return NotFound()
+        if task.status.state in TERMINAL:
+            return Ended(task.status.state)
+        return Claimed(task, 0, 0, LogEntry(0, b""))
+
+    # -- owners and life
+
+    async def ping(self) -> None:
+        """Return if the store is within reach. Raises `UnavailableError` if it is not."""
+
+    def supports_owners(self) -> bool:
+        """Whether `for_owner` can keep owners apart."""
+        return False
+
+    def for_owner(self, owner: Owner) -> "TaskStore":
+        """A view that can reach the tasks and keys of this owner and nothing else.
+
+        Raises:
+            UnsupportedOperationError: another owner than the anonymous one, on a store that cannot keep them apart.
+        """
+        if owner != ANONYMOUS:
+            raise UnsupportedOperationError("This store cannot keep owners apart.")
+        return self
+
+    async def __aenter__(self) -> Self:
+        """Open what the store needs, before its first use."""
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Close it, after its last."""
+
+    # -- the steps of the defaults
+
+    async def _claim(self, key: IdempotencyKey | None, task_id: str) -> "KeyClaimed | Replay | Conflict":
+        if key is None:
+            return KeyClaimed()
+        return await self.claim_idempotency_key(key.key, key.message_id, task_id)
+
+    async def _release(self, key: IdempotencyKey | None) -> None:
+        if key is not None:
+            await self.release_idempotency_key(key.key)
+
+
+def refuse_turn(task: Task | None, new: NewTurn) -> "Ended | ContextMismatch | NotFound | None":
+    """Why a task takes no further message, lease aside; `None` if it does."""
+    if task is None:
+        return NotFound()
+    if new.context_id is not None and new.context_id != task.context_id:
+        return ContextMismatch()
+    if task.status.state in TERMINAL:
+        return Ended(task.status.state)
+    return None

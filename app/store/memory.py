@@ -1,0 +1,509 @@
+"""`MemoryTaskStore`: tasks, logs, keys and leases in this process; gone when it ends.
+
+No method suspends between its first look and its last change, so each is atomic on the event loop.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from app.protocol.errors import UnavailableError
+from app.protocol.events import Clock, Update, begin_turn_update, encode_event, update_of, utc_now
+from app.protocol.identity import ANONYMOUS, Owner
+from app.protocol.lifecycle import INTERRUPTED, TERMINAL, Event, copy_task, fold
+from app.protocol.requests import ListTasksRequest, ListTasksResponse
+from app.protocol.types import Artifact, Task, TaskArtifactUpdateEvent
+from app.store.base import (
+    ArtifactDelta,
+    Busy,
+    CancelFlagged,
+    Claimed,
+    Commit,
+    Conflict,
+    ContextMismatch,
+    Ended,
+    EventLogGapError,
+    FencedError,
+    KeyClaimed,
+    Lease,
+    LogEntry,
+    NewTask,
+    NewTurn,
+    NotFound,
+    Purged,
+    Replay,
+    RetentionPolicy,
+    Snapshot,
+    TaskStore,
+    refuse_turn,
+)
+from app.store.listing import status_time
+from app.store.memory_partition import KeyRecord, Partition, Record
+from app.store.turns import LogTail, Renewal, StrandedTurn
+from app.store.wakeups import LocalWakeups, Wakeups
+
+EVICTION_BATCH: Final = 16
+"""Ended tasks past their time that one new task removes at most."""
+
+
+class _Space:
+    """All that a memory store holds, whoever looks at it."""
+
+    def __init__(
+        self,
+        *,
+        max_tasks: int,
+        terminal_ttl: float,
+        max_tenants: int,
+        max_keys: int,
+        key_ttl: float,
+        max_events_per_task: int | None,
+        clock: Clock,
+        monotonic: Callable[[], float],
+        wakeups: Wakeups,
+    ) -> None:
+        self.max_tasks = max_tasks
+        self.terminal_ttl = terminal_ttl
+        self.max_tenants = max_tenants
+        self.max_keys = max_keys
+        self.key_ttl = key_ttl
+        self.max_events = max_events_per_task
+        self.clock = clock
+        self.monotonic = monotonic
+        self.wakeups = wakeups
+        self.partitions: dict[Owner, Partition] = {}
+        self.tenants: dict[str, int] = {}
+        self.tenant_keys: dict[str, int] = {}
+        self.owners: dict[str, Owner] = {}
+        self.ended: OrderedDict[str, float] = OrderedDict()
+        """Ended tasks with the time they ended, oldest first."""
+
+    def find(self, task_id: str) -> Record | None:
+        owner = self.owners.get(task_id)
+        return None if owner is None else self.partitions[owner].records[task_id]
+
+    def partition(self, owner: Owner) -> Partition:
+        """The partition to write to, made if need be."""
+        found = self.partitions.get(owner)
+        if found is None:
+            if owner.tenant not in self.tenants and len(self.tenants) >= self.max_tenants:
+                raise UnavailableError("The server has as many tenants as it can keep.", retry_after=60)
+            self.tenants[owner.tenant] = self.tenants.get(owner.tenant, 0) + 1
+            found = self.partitions[owner] = Partition(owner)
+        return found
+
+    def make_room(self) -> None:
+        """Let ended tasks go: those past their time, and the oldest if the store is full."""
+        due = self.monotonic() - self.terminal_ttl
+        for _ in range(EVICTION_BATCH):
+            task_id = next(iter(self.ended), None)
+            if task_id is None or (self.ended[task_id] > due and len(self.owners) < self.max_tasks):
+                break
+            self.remove(task_id)
+        if len(self.owners) >= self.max_tasks:
+            raise UnavailableError("The server has as many running tasks as it can keep.", retry_after=5)
+
+    def remove(self, task_id: str) -> None:
+        owner = self.owners.pop(task_id)
+        self.ended.pop(task_id, None)
+        partition = self.partitions[owner]
+        partition.remove(partition.records[task_id])
+        self.drop_if_empty(partition)
+        self.wakeups.publish(task_id)
+
+    def drop_if_empty(self, partition: Partition) -> None:
+        if partition.records or partition.keys:
+            return
+        del self.partitions[partition.owner]
+        tenant = partition.owner.tenant
+        self.tenants[tenant] -= 1
+        if not self.tenants[tenant]:
+            del self.tenants[tenant]
+
+    def add(self, owner: Owner, task: Task) -> Record:
+        """Take in a task, which is now the store's own."""
+        self.make_room()
+        record = Record(owner, task)
+        self.partition(owner).add(record)
+        self.owners[task.id] = owner
+        self.settle(record)
+        return record
+
+    def settle(self, record: Record) -> None:
+        """Note that a task has just been changed."""
+        self.partitions[record.owner].move(record)
+        if record.ended and record.task.id not in self.ended:
+            self.ended[record.task.id] = self.monotonic()
+            record.worker = None
+            record.cancel_requested = False
+
+    def live_lease(self, record: Record) -> bool:
+        return record.worker is not None and record.lease_until > self.monotonic()
+
+    def take_lease(self, record: Record, lease: Lease | None) -> None:
+        record.epoch += 1
+        record.cancel_requested = False
+        record.worker = lease.worker if lease is not None else None
+        record.lease_until = self.monotonic() + lease.ttl if lease is not None else 0.0
+
+    def write(self, record: Record, updates: Sequence[Update]) -> None:
+        """Fold updates into a task and put them at the end of its log."""
+        seq = record.head
+        for update in updates:
+            seq += 1
+            record.task = fold(record.task, update.event)
+            record.entries.append(LogEntry(seq, update.data, update.event))
+        if self.max_events is not None:
+            record.truncate(self.max_events)
+        self.settle(record)
+
+    def claim(self, owner: Owner, key: str, message_id: str, task_id: str, seq: int) -> KeyClaimed | Replay | Conflict:
+        partition = self.partition(owner)
+        now = self.monotonic()
+        self.expire_keys(partition, now - self.key_ttl)
+        held = partition.keys.get(key)
+        if held is not None:
+            return Replay(held.task_id, held.first_seq) if held.message_id == message_id else Conflict()
+        if self.tenant_keys.get(owner.tenant, 0) >= self.max_keys:
+            for other in [found for found in self.partitions.values() if found.owner.tenant == owner.tenant]:
+                self.expire_keys(other, now - self.key_ttl)
+            if self.tenant_keys.get(owner.tenant, 0) >= self.max_keys:
+                self.drop_if_empty(partition)
+                raise UnavailableError("The index of idempotency keys is full; nothing was run.", retry_after=60)
+        self.tenant_keys[owner.tenant] = self.tenant_keys.get(owner.tenant, 0) + 1
+        partition.keys[key] = KeyRecord(message_id, task_id, seq, now)
+        return KeyClaimed()
+
+    def release(self, partition: Partition, key: str) -> bool:
+        held = partition.keys.pop(key, None)
+        if held is None:
+            return False
+        self.tenant_keys[partition.owner.tenant] -= 1
+        return True
+
+    def expire_keys(self, partition: Partition, before: float) -> int:
+        """Let keys claimed before a time go, oldest first; say how many."""
+        expired = 0
+        while partition.keys and next(iter(partition.keys.values())).claimed_at <= before:
+            self.release(partition, next(iter(partition.keys)))
+            expired += 1
+        return expired
+
+
+class _View(TaskStore):
+    """What one owner sees."""
+
+    def __init__(self, space: _Space, owner: Owner) -> None:
+        self._space = space
+        self._owner = owner
+
+    def for_owner(self, owner: Owner) -> TaskStore:
+        """A view that can reach the tasks and keys of this owner and nothing else."""
+        return self if owner == self._owner else _View(self._space, owner)
+
+    def supports_owners(self) -> bool:
+        """Yes."""
+        return True
+
+    def supports_idempotency(self) -> bool:
+        """Yes."""
+        return True
+
+    def supports_event_log(self) -> bool:
+        """Yes."""
+        return True
+
+    def _record(self, task_id: str) -> Record | None:
+        partition = self._space.partitions.get(self._owner)
+        return None if partition is None else partition.records.get(task_id)
+
+    async def save(self, task: Task) -> None:
+        """Create the task, or replace its snapshot at the head of its log. A final state stays."""
+        record = self._record(task.id)
+        if record is None:
+            if task.id in self._space.owners:
+                raise FencedError(f"the task id {task.id} is taken")
+            self._space.add(self._owner, _own(task))
+        else:
+            if record.ended and record.task.status.state is not task.status.state:
+                raise FencedError("the task has ended")
+            record.task = _own(task)
+            self._space.settle(record)
+        self._space.wakeups.publish(task.id)
+
+    async def get(self, task_id: str) -> Task | None:
+        """The task, or `None`; a copy."""
+        record = self._record(task_id)
+        return None if record is None else copy_task(record.task)
+
+    async def list(self, params: ListTasksRequest) -> ListTasksResponse:
+        """One page of tasks, newest status first."""
+        partition = self._space.partitions.get(self._owner) or Partition(self._owner)
+        return partition.page(params)
+
+    async def insert_if_absent(self, task: Task) -> bool:
+        """Store the task if its id is free."""
+        if task.id in self._space.owners:
+            return False
+        self._space.add(self._owner, _own(task))
+        return True
+
+    async def delete(self, task_id: str) -> None:
+        """Remove the task and its log; its keys stay."""
+        if self._record(task_id) is not None:
+            self._space.remove(task_id)
+
+    async def count(self) -> int:
+        """How many tasks this owner has."""
+        partition = self._space.partitions.get(self._owner)
+        return 0 if partition is None else len(partition.records)
+
+    async def claim_idempotency_key(self, key: str, message_id: str, task_id: str) -> KeyClaimed | Replay | Conflict:
+        """Claim a key for a task whose turn begins with entry 1."""
+        return self._space.claim(self._owner, key, message_id, task_id, 1)
+
+    async def release_idempotency_key(self, key: str) -> None:
+        """Free a key; one that is not held is no error."""
+        partition = self._space.partitions.get(self._owner)
+        if partition is not None and self._space.release(partition, key):
+            self._space.drop_if_empty(partition)
+
+    async def save_artifact_delta(self, task: Task, delta: ArtifactDelta) -> None:
+        """Apply the change in place; falls back to `save` where the stored task does not match."""
+        record = self._record(task.id)
+        if record is None or record.ended or not _fits(record.task, task, delta.artifact):
+            await self.save(task)
+            return
+        fold(record.task, TaskArtifactUpdateEvent(task_id=task.id, artifact=delta.artifact, append=delta.append))
+        self._space.wakeups.publish(task.id)
+
+    async def append_event(self, task_id: str, seq: int, event: Event) -> None:
+        """Store an event at a position: a position that is taken stays as it is."""
+        record = self._record(task_id)
+        if record is None:
+            raise FencedError("there is no such task")
+        if seq <= record.head:
+            return
+        if seq > record.head + 1:
+            raise EventLogGapError(f"the log ends at {record.head}; {seq} would leave a gap")
+        if record.ended:
+            raise FencedError("the task has ended")
+        self._space.write(record, [Update(event, encode_event(event))])
+        self._space.wakeups.publish(task_id)
+
+    async def last_event_seq(self, task_id: str) -> int:
+        """The newest position of the log, 0 if it is empty."""
+        record = self._record(task_id)
+        return 0 if record is None else record.head
+
+    async def read_events(self, task_id: str, after_seq: int, limit: int) -> Sequence[LogEntry]:
+        """Entries after a position, in order."""
+        record = self._record(task_id)
+        return [] if record is None else record.after(after_seq, limit)
+
+    async def earliest_event_seq(self, task_id: str) -> int | None:
+        """The oldest position kept."""
+        record = self._record(task_id)
+        return record.earliest if record is not None and record.entries else None
+
+    async def create_task(self, new: NewTask) -> Claimed | Replay | Conflict:
+        """Claim the key, store the task and its first entry, take the lease; all or nothing."""
+        space, task = self._space, new.task
+        update = update_of(task)
+        if new.key is not None:
+            claim = space.claim(self._owner, new.key.key, new.key.message_id, task.id, 1)
+            if not isinstance(claim, KeyClaimed):
+                return claim
+        try:
+            if task.id in space.owners:
+                raise FencedError(f"the task id {task.id} is taken")
+            record = space.add(self._owner, copy_task(task))
+        except BaseException:
+            if new.key is not None:
+                await self.release_idempotency_key(new.key.key)
+            raise
+        entry = LogEntry(1, update.data)
+        record.entries.append(entry)
+        space.take_lease(record, new.lease)
+        space.wakeups.publish(task.id)
+        return Claimed(copy_task(task), record.epoch, 1, entry, head=1)
+
+    async def begin_turn(
+        self, new: NewTurn
+    ) -> Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound:
+        """Claim the key, add the message and a WORKING entry, take the lease, raise the epoch; all or nothing."""
+        space = self._space
+        if new.key is not None and (partition := space.partitions.get(self._owner)) is not None:
+            space.expire_keys(partition, space.monotonic() - space.key_ttl)
+            held = partition.keys.get(new.key.key)
+            if held is not None:
+                same = held.message_id == new.key.message_id
+                return Replay(held.task_id, held.first_seq) if same else Conflict()
+        record = self._record(new.task_id)
+        refusal = refuse_turn(record.task if record is not None else None, new)
+        if record is None or refusal is not None:
+            return refusal or NotFound()
+        if space.live_lease(record):
+            return Busy()
+        seq = record.head + 1
+        if new.key is not None:
+            claim = space.claim(self._owner, new.key.key, new.key.message_id, new.task_id, seq)
+            if not isinstance(claim, KeyClaimed):
+                return claim
+        space.take_lease(record, new.lease)
+        record.attempt, record.turn_seq = 1, seq
+        space.write(record, [begin_turn_update(record.task, new.message, space.clock())])
+        space.wakeups.publish(new.task_id)
+        return Claimed(copy_task(record.task), record.epoch, seq, record.entries[-1], head=seq)
+
+    async def commit(self, commit: Commit) -> int:
+        """Fold the updates into the stored task and put them at the end of its log."""
+        record = self._record(commit.task_id)
+        if record is None or record.epoch != commit.epoch or record.ended:
+            raise FencedError(commit.task_id)
+        self._space.write(record, commit.updates)
+        self._space.wakeups.publish(commit.task_id)
+        return record.head
+
+    async def snapshot(self, task_id: str) -> Snapshot | None:
+        """The task with its position."""
+        record = self._record(task_id)
+        if record is None:
+            return None
+        running = self._space.live_lease(record)
+        return Snapshot(copy_task(record.task), record.head, record.earliest, record.epoch, running)
+
+    async def begin_cancel(self, task_id: str, lease: Lease) -> Claimed | CancelFlagged | Ended | NotFound:
+        """Flag a running turn, or take a task that nobody runs."""
+        record = self._record(task_id)
+        if record is None:
+            return NotFound()
+        if record.ended:
+            return Ended(record.task.status.state)
+        if self._space.live_lease(record):
+            record.cancel_requested = True
+            self._space.wakeups.publish(task_id)
+            return CancelFlagged()
+        self._space.take_lease(record, lease)
+        return Claimed(copy_task(record.task), record.epoch, record.head, LogEntry(0, b""), head=record.head)
+
+
+class MemoryTaskStore(_View):
+    """The store of `memory://`, and the anonymous owner's view of it."""
+
+    def __init__(
+        self,
+        *,
+        max_tasks: int = 10_000,
+        terminal_ttl: float = 3_600.0,
+        max_tenants: int = 1_000,
+        max_keys: int = 100_000,
+        key_ttl: float = 86_400.0,
+        max_events_per_task: int | None = None,
+        clock: Clock = utc_now,
+        monotonic: Callable[[], float] = time.monotonic,
+        wakeups: Wakeups | None = None,
+    ) -> None:
+        """Bounds: tasks in all (ended ones make room first), keys a tenant; times in seconds."""
+        space = _Space(
+            max_tasks=max_tasks,
+            terminal_ttl=terminal_ttl,
+            max_tenants=max_tenants,
+            max_keys=max_keys,
+            key_ttl=key_ttl,
+            max_events_per_task=max_events_per_task,
+            clock=clock,
+            monotonic=monotonic,
+            wakeups=wakeups or LocalWakeups(),
+        )
+        super().__init__(space, ANONYMOUS)
+
+    async def renew_leases(self, turns: Mapping[str, int], lease: Lease) -> Renewal:
+        """Prolong the leases of a worker's turns."""
+        lost, cancelled = set(), set()
+        until = self._space.monotonic() + lease.ttl
+        for task_id, epoch in turns.items():
+            record = self._space.find(task_id)
+            if record is None or record.epoch != epoch or record.worker != lease.worker:
+                lost.add(task_id)
+                continue
+            record.lease_until = until
+            if record.cancel_requested:
+                cancelled.add(task_id)
+        return Renewal(frozenset(lost), frozenset(cancelled))
+
+    async def stranded_turns(self, limit: int) -> Sequence[StrandedTurn]:
+        """Turns that nobody runs, oldest lease first."""
+        found = [
+            record
+            for task_id, owner in self._space.owners.items()
+            if task_id not in self._space.ended
+            and not self._space.live_lease(record := self._space.partitions[owner].records[task_id])
+            and record.task.status.state not in INTERRUPTED
+        ]
+        found.sort(key=lambda record: record.lease_until)
+        return [StrandedTurn(record.owner, record.task.id, record.epoch, record.attempt) for record in found[:limit]]
+
+    async def take_over(self, turn: StrandedTurn, lease: Lease) -> Claimed | None:
+        """Take a stranded turn."""
+        record = self._space.find(turn.task_id)
+        if record is None or record.epoch != turn.epoch or self._space.live_lease(record):
+            return None
+        if record.task.status.state in TERMINAL | INTERRUPTED:
+            return None
+        # A turn that was never leased begins its first run now.
+        record.attempt += record.worker is not None
+        self._space.take_lease(record, lease)
+        entry = LogEntry(0, b"")
+        return Claimed(copy_task(record.task), record.epoch, record.turn_seq, entry, record.attempt, record.head)
+
+    async def release_lease(self, task_id: str, epoch: int) -> None:
+        """End the lease now."""
+        record = self._space.find(task_id)
+        if record is not None and record.epoch == epoch:
+            record.lease_until = 0.0
+            self._space.wakeups.publish(task_id)
+
+    async def read_tails(self, cursors: Mapping[str, int], limit: int) -> Mapping[str, LogTail]:
+        """The tails of many tasks."""
+        tails = {}
+        for task_id, after in cursors.items():
+            record = self._space.find(task_id)
+            if record is not None:
+                entries = record.after(after, limit)
+                tails[task_id] = LogTail(entries, record.earliest, record.head, record.cancel_requested)
+        return tails
+
+    async def purge(self, policy: RetentionPolicy) -> Purged:
+        """Remove what the policy lets go."""
+        space = self._space
+        now = space.monotonic()
+        tasks = keys = 0
+        while space.ended and next(iter(space.ended.values())) <= now - policy.terminal_age:
+            space.remove(next(iter(space.ended)))
+            tasks += 1
+        for partition in list(space.partitions.values()):
+            due = [
+                key
+                for key, held in partition.keys.items()
+                if held.claimed_at <= now - policy.key_age and held.task_id not in space.owners
+            ]
+            for key in due:
+                space.release(partition, key)
+            keys += len(due)
+            space.drop_if_empty(partition)
+        return Purged(tasks, keys)
+
+
+def _own(task: Task) -> Task:
+    """A copy that shares nothing with what a caller may still change."""
+    return task.model_copy(deep=True)
+
+
+def _fits(stored: Task, task: Task, artifact: Artifact) -> bool:
+    """Whether the stored task differs from `task` by no more than this artifact."""
+    if stored.status != task.status or len(stored.history) != len(task.history):
+        return False
+    others = {held.artifact_id for held in task.artifacts} - {artifact.artifact_id}
+    return others == {held.artifact_id for held in stored.artifacts} - {artifact.artifact_id}

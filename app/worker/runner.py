@@ -1,0 +1,127 @@
+"""Runs turns in this process, keeps their leases, stops them when asked or when a lease is lost."""
+
+import asyncio
+import contextlib
+from typing import Any, Final
+
+from app.handler import Agent
+from app.protocol.errors import UnavailableError
+from app.service.event_log import EventLog
+from app.service.turns import BegunTurn
+from app.store.base import Lease
+from app.store.turns import TurnStore
+from app.telemetry import get_logger
+from app.worker.running_turn import RunningTurn
+from app.worker.supervisor import Supervisor
+
+log = get_logger(__name__)
+
+RENEWALS_PER_TTL: Final = 3
+FENCE_FRACTION: Final = 2 / 3
+"""Of the lease's time: without a renewal for so long, this process no longer trusts its leases."""
+
+
+class Runner:
+    """The turns of one process."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        events: EventLog,
+        supervisor: Supervisor,
+        *,
+        lease: Lease,
+        cancel_grace: float,
+        turn_store: TurnStore | None,
+        resources: Any = None,
+    ) -> None:
+        self.lease = lease
+        self._agent = agent
+        self._events = events
+        self._supervisor = supervisor
+        self._cancel_grace = cancel_grace
+        self._turn_store = turn_store
+        self._resources = resources
+        self._running: dict[str, RunningTurn] = {}
+
+    def start(self, begun: BegunTurn) -> None:
+        """Run a turn; returns at once."""
+        running = RunningTurn(
+            begun,
+            self._agent.handle,
+            self._events,
+            self._supervisor,
+            resources=self._resources,
+            cancel_grace=self._cancel_grace,
+            outage_limit=self.lease.ttl * FENCE_FRACTION,
+            on_end=self._ended,
+        )
+        self._running[begun.task.id] = running
+        self._supervisor.spawn(running.run(), "turn")
+
+    def cancel(self, task_id: str) -> bool:
+        """Ask the turn of a task to stop, if it runs here and has not ended; says whether it was asked."""
+        running = self._running.get(task_id)
+        return running is not None and running.cancel()
+
+    def runs(self, task_id: str) -> bool:
+        """Whether a turn of the task runs here."""
+        return task_id in self._running
+
+    async def finished(self, task_id: str, timeout: float) -> None:
+        """Return when no turn of the task runs here, or after `timeout` seconds."""
+        running = self._running.get(task_id)
+        if running is None:
+            await asyncio.sleep(timeout)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await running.ended.wait()
+
+    async def keep_leases(self) -> None:
+        """Renew the leases of all turns, for ever; stop a turn whose lease is lost or whose cancellation was asked for."""
+        assert self._turn_store is not None  # noqa: S101 - wired only with a store that has leases
+        renewed = asyncio.get_running_loop().time()
+        while True:
+            await asyncio.sleep(self.lease.ttl / RENEWALS_PER_TTL)
+            now = asyncio.get_running_loop().time()
+            epochs = {task_id: running.begun.epoch for task_id, running in self._running.items()}
+            if not epochs:
+                renewed = now
+                continue
+            try:
+                async with asyncio.timeout(self.lease.ttl / RENEWALS_PER_TTL):
+                    renewal = await self._turn_store.renew_leases(epochs, self.lease)
+            except (UnavailableError, TimeoutError):
+                if now - renewed > self.lease.ttl * FENCE_FRACTION:
+                    log.warning("no lease could be renewed in time; its turns are given up", turns=len(epochs))
+                    for task_id in epochs:
+                        self._lose(task_id, epochs[task_id])
+                continue
+            renewed = now
+            for task_id in renewal.lost:
+                self._lose(task_id, epochs[task_id])
+            for task_id in renewal.cancelled:
+                self.cancel(task_id)
+
+    async def drain(self, grace: float) -> None:
+        """Give the running turns `grace` seconds to end, then hand over what is left."""
+        turns = list(self._running.values())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                for running in turns:
+                    await running.ended.wait()
+        for running in list(self._running.values()):
+            running.hand_over()
+            if self._turn_store is not None:
+                with contextlib.suppress(UnavailableError):
+                    await self._turn_store.release_lease(running.begun.task.id, running.begun.epoch)
+
+    def _lose(self, task_id: str, epoch: int) -> None:
+        running = self._running.get(task_id)
+        if running is not None and running.begun.epoch == epoch:
+            running.lose()
+
+    def _ended(self, running: RunningTurn) -> None:
+        if self._running.get(running.begun.task.id) is running:
+            del self._running[running.begun.task.id]

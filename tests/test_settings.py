@@ -1,0 +1,47 @@
+"""`.env.example` is the settings, and every setting makes a difference."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from app.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+
+
+def env_example() -> str:
+    """What `.env.example` must be, from the settings themselves."""
+    blocks = []
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else str(field.default)
+        if isinstance(field.default, bool):
+            default = default.lower()
+        elif isinstance(field.default, float):
+            default = f"{field.default:g}s"
+        blocks.append(f"# {field.description}\n# A2A_{name.upper()}={default}\n")
+    return "# Every setting with its default. Copy to .env and uncomment what you change.\n\n" + "\n".join(blocks)
+
+
+def test_the_env_example_lists_every_setting_with_its_default() -> None:
+    assert (ROOT / ".env.example").read_text() == env_example()
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("500ms", 0.5), ("30s", 30.0), ("15m", 900.0), ("24h", 86_400.0), ("7d", 604_800.0)]
+)
+def test_durations_are_written_with_their_unit(written: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A2A_LEASE_TTL", written)
+    assert Settings(_env_file=None).lease_ttl == seconds
+
+
+@pytest.mark.parametrize("written", ["soon", "PT30S", "-1s", "0s", "30"])
+def test_a_duration_that_is_none_is_refused(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A2A_LEASE_TTL", written)
+    with pytest.raises(ValidationError, match="lease_ttl"):
+        Settings(_env_file=None)
+
+
+def test_an_empty_variable_is_as_if_it_were_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A2A_PUBLIC_URL", "")
+    assert Settings(_env_file=None).public_url is None
