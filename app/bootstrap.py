@@ -63,7 +63,7 @@ def _checked_agent(module: ModuleType) -> Agent:
     handle = getattr(module, "handle", None)
     if handle is None:
         raise StartError(f"The agent module {name!r} needs `async def handle(turn: Turn) -> None`.")
-    if not inspect.iscoroutinefunction(handle) and not inspect.iscoroutinefunction(getattr(handle, "__call__", None)):
+    if not inspect.iscoroutinefunction(handle) and not inspect.iscoroutinefunction(type(handle).__call__):
         raise StartError(f"`handle` of the agent module {name!r} must be `async def`; run blocking work in a thread.")
     recovery: Recovery = getattr(module, "recovery", "fail")
     if recovery not in get_args(Recovery):

@@ -351,5 +351,3 @@ async def rehearse(
     turn = Turn(task=task, message=message, sink=_Rehearsal(), owner=owner, resources=resources)
     await play(handle, turn)
     return turn.task
-
-

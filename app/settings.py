@@ -13,9 +13,9 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 def _read_duration(value: object) -> object:
     if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
         return float(match[1]) * _UNITS[match[2]]
-    if isinstance(value, str):
-        raise ValueError("must be a duration such as 500ms, 30s, 15m, 24h or 7d")
-    return value
+    if isinstance(value, float):
+        return value
+    raise ValueError("must be a duration such as 500ms, 30s, 15m, 24h or 7d")
 
 
 Duration = Annotated[float, BeforeValidator(_read_duration), Field(gt=0)]
@@ -79,5 +79,3 @@ class Settings(BaseSettings):
     def base_url(self) -> str:
         """The public URL, without a slash at its end."""
         return str(self.public_url or f"http://{self.host}:{self.port}").rstrip("/")
-
-

@@ -46,7 +46,9 @@ def violations(errors: Iterable[Mapping[str, Any]], skip: int = 0) -> list[Field
             elif "[" not in item and not item.startswith("function-"):
                 path += f".{item}" if path else item
         text = _WORDS.get(error["type"]) or _PREFIX.sub("must be ", error["msg"], count=1)
-        found.append(FieldViolation(path or "body", text.replace("must be must", "must").replace("must be should", "should")))
+        found.append(
+            FieldViolation(path or "body", text.replace("must be must", "must").replace("must be should", "should"))
+        )
     return found[:MAX_VIOLATIONS]
 
 

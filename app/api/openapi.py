@@ -130,9 +130,7 @@ def install(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            document = get_openapi(
-                title=app.title, version=app.version, description=app.description, routes=app.routes
-            )
+            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             _, schemas = models_json_schema(
                 [(model, "validation") for model in _MODELS], ref_template=_REF + "{model}", by_alias=True
             )

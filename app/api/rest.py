@@ -25,8 +25,10 @@ router = APIRouter()
 MAX_INT32: Final = 2**31 - 1
 MAX_POSITION: Final = 2**53
 
-TaskId = Annotated[str, Path(description="The task's id.", max_length=MAX_ID_LENGTH)]
-ConfigId = Annotated[str, Path(alias="configId", description="The push notification configuration's id.", max_length=MAX_ID_LENGTH)]
+TaskId = Annotated[str, Path(alias="id", description="The task's id.", max_length=MAX_ID_LENGTH)]
+ConfigId = Annotated[
+    str, Path(alias="configId", description="The push notification configuration's id.", max_length=MAX_ID_LENGTH)
+]
 TenantQuery = Annotated[str | None, Query(alias="tenant", description="The tenant, where the path names none.")]
 HistoryLength = Annotated[
     int | None,
@@ -130,7 +132,7 @@ async def list_tasks(
     summary="Subscribe to a task",
 )
 async def subscribe_to_task(
-    id: TaskId,  # noqa: A002 - the specification's name
+    task_id: TaskId,
     gate: GateDep,
     services: ServicesDep,
     named_tenant: TenantQuery = None,
@@ -139,7 +141,7 @@ async def subscribe_to_task(
 ) -> Response:
     """Stream the task as it is and what follows, until it ends (A2A 3.1.6); resume with Last-Event-ID."""
     caller = gate.caller(named_tenant)
-    request = SubscribeToTaskRequest(id=id)
+    request = SubscribeToTaskRequest(id=task_id)
     try:
         stream = await services.tasks.subscribe_to_task(caller, request, _first(last_event_id, last_event_id_query))
     except StreamAtEndError:
@@ -150,34 +152,38 @@ async def subscribe_to_task(
 @router.post("/tasks/{id}:cancel", operation_id="CancelTask", tags=["tasks"], summary="Cancel a task")
 async def cancel_task(
     request: Request,
-    id: TaskId,  # noqa: A002 - the specification's name
+    task_id: TaskId,
     body: Annotated[CancelTaskBody, Depends(json_body(CancelTaskBody, optional=True))],
     gate: GateDep,
     services: ServicesDep,
 ) -> Response:
     """Stop the task, wherever it runs, and answer with it (A2A 3.1.5)."""
     caller = gate.caller(body.tenant)
-    return _json(request, await services.tasks.cancel_task(caller, CancelTaskRequest(id=id, metadata=body.metadata)))
+    return _json(
+        request, await services.tasks.cancel_task(caller, CancelTaskRequest(id=task_id, metadata=body.metadata))
+    )
 
 
 @router.get("/tasks/{id}", operation_id="GetTask", tags=["tasks"], summary="Get a task")
 async def get_task(
     request: Request,
-    id: TaskId,  # noqa: A002 - the specification's name
+    task_id: TaskId,
     gate: GateDep,
     services: ServicesDep,
     named_tenant: TenantQuery = None,
     history_length: HistoryLength = None,
 ) -> Response:
     """The task as it is now (A2A 3.1.3)."""
-    task = await services.tasks.get_task(gate.caller(named_tenant), GetTaskRequest(id=id, history_length=history_length))
+    task = await services.tasks.get_task(
+        gate.caller(named_tenant), GetTaskRequest(id=task_id, history_length=history_length)
+    )
     return _json(request, task)
 
 
 @router.get("/tasks/{id}/events", operation_id="ListEvents", tags=["tasks"], summary="Read a task's event log")
 async def list_events(
     request: Request,
-    id: TaskId,  # noqa: A002 - the specification's name
+    task_id: TaskId,
     gate: GateDep,
     services: ServicesDep,
     named_tenant: TenantQuery = None,
@@ -185,7 +191,7 @@ async def list_events(
     limit: Annotated[int, Query(ge=1, le=MAX_EVENTS_PAGE, description="At most so many events.")] = 1000,
 ) -> Response:
     """Events by position, oldest first; `earliestSeq` above `after` + 1 means that older ones were dropped."""
-    page = await services.tasks.list_events(gate.caller(named_tenant), id, after, limit)
+    page = await services.tasks.list_events(gate.caller(named_tenant), task_id, after, limit)
     events = b",".join(b'{"seq":%d,"event":%b}' % (entry.seq, entry.data) for entry in page.events)
     body = b'{"events":[%b],"earliestSeq":%d,"lastSeq":%d}' % (events, page.earliest_seq, page.last_seq)
     return Response(body, media_type=media_type(request))
@@ -198,7 +204,7 @@ async def list_events(
     summary="Create a push notification configuration",
 )
 async def create_task_push_notification_config(
-    id: TaskId,  # noqa: A002 - the specification's name
+    _task_id: TaskId,
     _gate: GateDep,
     services: ServicesDep,
 ) -> Response:
@@ -213,7 +219,7 @@ async def create_task_push_notification_config(
     summary="List push notification configurations",
 )
 async def list_task_push_notification_configs(
-    id: TaskId,  # noqa: A002 - the specification's name
+    _task_id: TaskId,
     _gate: GateDep,
     services: ServicesDep,
 ) -> Response:
@@ -228,8 +234,8 @@ async def list_task_push_notification_configs(
     summary="Get a push notification configuration",
 )
 async def get_task_push_notification_config(
-    id: TaskId,  # noqa: A002 - the specification's name
-    config_id: ConfigId,
+    _task_id: TaskId,
+    _config_id: ConfigId,
     _gate: GateDep,
     services: ServicesDep,
 ) -> Response:
@@ -244,8 +250,8 @@ async def get_task_push_notification_config(
     summary="Delete a push notification configuration",
 )
 async def delete_task_push_notification_config(
-    id: TaskId,  # noqa: A002 - the specification's name
-    config_id: ConfigId,
+    _task_id: TaskId,
+    _config_id: ConfigId,
     _gate: GateDep,
     services: ServicesDep,
 ) -> Response:

@@ -42,9 +42,7 @@ def rest_error_frame(error: A2AError) -> bytes:
     return b"event: error\ndata: %b\n\n" % orjson.dumps(http_body(error))
 
 
-async def _frames(
-    stream: EventStream, frame: Frame, error_frame: Callable[[A2AError], bytes]
-) -> AsyncIterator[bytes]:
+async def _frames(stream: EventStream, frame: Frame, error_frame: Callable[[A2AError], bytes]) -> AsyncIterator[bytes]:
     try:
         async for batch in stream.entries:
             joined: list[bytes] = []

@@ -14,9 +14,7 @@ MAX_AGE: Final = 300
 """Seconds for which a client may keep the card without asking."""
 
 
-@router.get(
-    "/.well-known/agent-card.json", operation_id="GetAgentCard", tags=["agent card"], summary="The agent card"
-)
+@router.get("/.well-known/agent-card.json", operation_id="GetAgentCard", tags=["agent card"], summary="The agent card")
 async def get_agent_card(request: Request, services: ServicesDep) -> Response:
     """Who this agent is, what it can do and how to reach it."""
     card = services.card

@@ -1,5 +1,7 @@
 """A2A v1.0 on paper: types, requests, errors and the rules of a task's life. No I/O, no framework."""
 
+from pydantic import JsonValue
+
 from app.protocol.agent_card import (
     AgentCapabilities,
     AgentCard,
@@ -10,8 +12,6 @@ from app.protocol.agent_card import (
 )
 from app.protocol.identity import ANONYMOUS, Owner
 from app.protocol.lifecycle import INTERRUPTED, TERMINAL, TURN_ENDING, Event, copy_task, fold, payload, trim_history
-from pydantic import JsonValue
-
 from app.protocol.protojson import JSON_NULL, ProtoModel, Struct, to_dict, to_json
 from app.protocol.types import (
     Artifact,

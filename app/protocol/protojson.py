@@ -40,12 +40,10 @@ class JsonNull:
     _instance: "JsonNull | None" = None
 
     def __new__(cls) -> "JsonNull":
+        """There is one."""
         if cls._instance is None:
             cls._instance = super().__new__(cls)
         return cls._instance
-
-    def __bool__(self) -> bool:
-        return False
 
     def __repr__(self) -> str:
         return "JSON_NULL"
@@ -212,9 +210,7 @@ Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Flag = StrictBool
 """A boolean that takes `true` and `false` only, as ProtoJSON does."""
 
-Repeated = Annotated[
-    list[T], BeforeValidator(_read_repeated), Field(exclude_if=operator.not_)
-]
+Repeated = Annotated[list[T], BeforeValidator(_read_repeated), Field(exclude_if=operator.not_)]
 """A repeated field: `null` and absent are the empty list, which is not written."""
 
 RequiredRepeated = Annotated[list[T], BeforeValidator(_read_repeated)]

@@ -4,7 +4,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.protocol.protojson import Flag, Id, Int32, OptionalId, ProtoModel, Repeated, RequiredRepeated, Struct, Timestamp
+from app.protocol.protojson import (
+    Flag,
+    Id,
+    Int32,
+    OptionalId,
+    ProtoModel,
+    Repeated,
+    RequiredRepeated,
+    Struct,
+    Timestamp,
+)
 from app.protocol.push import TaskPushNotificationConfig
 from app.protocol.types import Message, Task, TaskState
 

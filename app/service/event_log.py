@@ -187,10 +187,7 @@ class EventLog:
         tail = self._tails.get(task_id)
         if tail is None:
             return head
-        if self._keeps_log:
-            first = head - len(commit.updates) + 1
-        else:
-            first = (tail.head or 0) + 1
+        first = head - len(commit.updates) + 1 if self._keeps_log else (tail.head or 0) + 1
         if commit.task.status.state in TURN_ENDING:
             ended = commit.task.status.state in TERMINAL
             tail.settled = commit.task if ended else copy_task(commit.task)

@@ -53,7 +53,7 @@ class EventPage:
 
 
 class StreamAtEndError(UnsupportedOperationError):
-    """A resume asks for what comes after the last entry of a log that has ended: there is nothing, and there will not be."""
+    """A resume asks for what comes after the last entry of a log that has ended: nothing ever will."""
 
     default_message = "The task has ended and its events were all delivered."
 

@@ -366,7 +366,7 @@ class TaskStore(ABC):
     async def begin_turn(
         self, new: NewTurn
     ) -> "Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound":
-        """Claim the key, add the message to the history and a WORKING entry to the log, take the lease, raise the epoch.
+        """Claim the key, add the message to the history and a WORKING entry to the log, take a lease and a new epoch.
 
         A key that was claimed before answers first, whatever became of the task. Of concurrent calls for one task
         exactly one is `Claimed`.

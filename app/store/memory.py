@@ -38,7 +38,6 @@ from app.store.base import (
     TaskStore,
     refuse_turn,
 )
-from app.store.listing import status_time
 from app.store.memory_partition import KeyRecord, Partition, Record
 from app.store.turns import LogTail, Renewal, StrandedTurn
 from app.store.wakeups import LocalWakeups, Wakeups
@@ -329,9 +328,7 @@ class _View(TaskStore):
         space.wakeups.publish(task.id)
         return Claimed(copy_task(task), record.epoch, 1, entry, head=1)
 
-    async def begin_turn(
-        self, new: NewTurn
-    ) -> Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound:
+    async def begin_turn(self, new: NewTurn) -> Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound:
         """Claim the key, add the message and a WORKING entry, take the lease, raise the epoch; all or nothing."""
         space = self._space
         if new.key is not None and (partition := space.partitions.get(self._owner)) is not None:

@@ -60,7 +60,7 @@ class TurnStore(Protocol):
         """End the lease now. A stale epoch is no error."""
 
     async def read_tails(self, cursors: Mapping[str, int], limit: int) -> Mapping[str, LogTail]:
-        """For each task (id → position, exclusive) its tail, at most `limit` entries each; unknown tasks are left out."""
+        """The tail of each task (id → position, exclusive), at most `limit` entries; unknown tasks are left out."""
 
     async def purge(self, policy: RetentionPolicy) -> Purged:
         """Remove what the policy lets go, in batches."""

@@ -79,7 +79,7 @@ class Runner:
                 await running.ended.wait()
 
     async def keep_leases(self) -> None:
-        """Renew the leases of all turns, for ever; stop a turn whose lease is lost or whose cancellation was asked for."""
+        """Renew the leases of all turns, for ever; stop turns that lost theirs or are to be cancelled."""
         assert self._turn_store is not None  # noqa: S101 - wired only with a store that has leases
         renewed = asyncio.get_running_loop().time()
         while True:
@@ -95,8 +95,8 @@ class Runner:
             except (UnavailableError, TimeoutError):
                 if now - renewed > self.lease.ttl * FENCE_FRACTION:
                     log.warning("no lease could be renewed in time; its turns are given up", turns=len(epochs))
-                    for task_id in epochs:
-                        self._lose(task_id, epochs[task_id])
+                    for task_id, epoch in epochs.items():
+                        self._lose(task_id, epoch)
                 continue
             renewed = now
             for task_id in renewal.lost:

@@ -205,10 +205,10 @@ class RunningTurn:
             except FencedError:
                 log.warning("a turn was fenced off: its task ended or was taken over", task_id=self.begun.task.id)
                 self.lose()
-            except UnavailableError as error:
+            except UnavailableError:
                 give_up_at = give_up_at or self._loop.time() + self._outage_limit
                 if self._loop.time() >= give_up_at:
-                    log.error("a turn was given up: the store stayed out of reach", task_id=self.begun.task.id, error=str(error))
+                    log.exception("a turn was given up: the store stayed out of reach", task_id=self.begun.task.id)
                     self.lose()
                 else:
                     await asyncio.sleep(OUTAGE_RETRY)
