@@ -1,57 +1,85 @@
-# Everything runs from .venv, which these targets make and keep current.
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
-	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-BIN := .venv/bin
-UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url
+# Everything needs Python 3.11+ and make, nothing else. `make help` lists the targets.
+# ARGS is handed on: make run ARGS="--port 9000", make test ARGS="-k resume".
+
+VENV ?= .venv
+ARGS ?=
+UV_VERSION := 0.13.9
+LOCK_FLAGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+INSTALL_SELF := $(PIP) install --quiet --no-deps --no-index --no-build-isolation --editable .
+SOURCES := app tests $(wildcard benchmarks)
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-long check format lock bench clean
+.DELETE_ON_ERROR:
+.PHONY: help run install dev-install test test-long check bench lock upgrade format clean
 
-help: ## Say what each target does
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1	\2/p' Makefile | expand -t 14
 
-.venv/pyvenv.cfg:
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with make PYTHON=/path/to/python" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make a virtual environment; install its venv package (Debian: apt-get install python3-venv)" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
+run: install ## Serve the agent on 127.0.0.1:8000
+	@exec $(BIN)/a2a serve $(ARGS)
 
-.venv/installed: requirements.lock pyproject.toml | .venv/pyvenv.cfg
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+install: $(VENV)/installed ## Create .venv with what the server needs
+
+dev-install: $(VENV)/installed-dev ## Create .venv with what development needs
+
+test: dev-install ## Run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+test-long: dev-install ## Run the tests that take minutes
+	$(BIN)/python -m pytest -m long --timeout 900 $(ARGS)
+
+check: dev-install ## Format, lints, types, architecture and tests: what CI runs
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: dev-install ## Measure
+	$(BIN)/python -m benchmarks $(ARGS)
+
+format: dev-install ## Format the code and fix what lints can fix
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lock: dev-install ## Write both lock files anew from pyproject.toml, keeping versions that still fit
+	$(PIP) install --quiet uv==$(UV_VERSION)
+	$(COMPILE) --group build --output-file requirements.lock
+	$(COMPILE) --group dev --constraints requirements.lock --output-file requirements-dev.lock
+
+upgrade: ## Write both lock files with the newest versions that fit
+	$(MAKE) lock LOCK_FLAGS=--upgrade
+
+clean: ## Remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find app tests $(wildcard alembic benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/installed: requirements.lock pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --require-hashes --requirement requirements.lock
+	$(INSTALL_SELF)
 	@touch $@
 
-.venv/installed-dev: requirements-dev.lock .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@touch $@
+$(VENV)/installed-dev: requirements.lock requirements-dev.lock pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --require-hashes --requirement requirements-dev.lock
+	$(INSTALL_SELF)
+	@touch $(VENV)/installed $@
 
-install: .venv/installed ## Make .venv and install what the server needs
-
-run: .venv/installed ## Serve the agent on 127.0.0.1:8000
-	@exec $(BIN)/a2a serve
-
-test: .venv/installed-dev ## Run the tests
-	$(BIN)/python -m pytest
-
-test-long: .venv/installed-dev ## Run the tests that take minutes
-	$(BIN)/python -m pytest -m long --timeout 3600
-
-check: .venv/installed-dev ## Everything that must hold before a change lands: format, lint, types, imports, tests
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
-	$(MAKE) --no-print-directory test
-
-format: .venv/installed-dev ## Format the code and sort its imports
-	$(BIN)/ruff format .
-	$(BIN)/ruff check --fix .
-
-lock: .venv/installed-dev ## Resolve the dependencies anew
-	$(UV_COMPILE) --upgrade --extra build pyproject.toml -o requirements.lock
-	$(UV_COMPILE) --upgrade --extra build --extra dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
-
-bench: .venv/installed-dev ## Compare with the official SDK on this machine
-	$(BIN)/python -m benchmarks
-
-clean: ## Remove .venv and what tools left behind
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+# The first Python that is new enough and can make environments; PYTHON=… to choose.
+$(BIN)/python:
+	@new=; for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
+		"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+		new=$$python; \
+		"$$python" -c 'import ensurepip, venv' 2>/dev/null || continue; \
+		echo "Creating $(VENV) with $$("$$python" --version)"; \
+		"$$python" -m venv --clear $(VENV) && exit 0; rm -rf $(VENV); exit 1; \
+	done; \
+	if [ -n "$$new" ]; then \
+		echo "$$new lacks venv and ensurepip; on Debian and Ubuntu: apt-get install python3-venv" >&2; \
+	else \
+		echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3.11" >&2; \
+	fi; exit 1

@@ -1,0 +1,1 @@
+"""The promise of each operation, over a binding."""
