@@ -1,5 +1,6 @@
 """`a2a`: run and look after the server."""
 
+import signal
 import sys
 from typing import Annotated, Any, NoReturn
 
@@ -32,6 +33,8 @@ def serve(
         app = build_app(settings)
     except StartError as error:
         fail(str(error))
+    # uvicorn raises the signal that ended it once more when all is closed; to be told to end is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
         app,
         host=settings.host,
@@ -48,7 +51,9 @@ def read_settings(**given: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        faults = (f"A2A_{'_'.join(map(str, item['loc'])).upper()}: {item['msg']}" for item in error.errors())
+        faults = (
+            f"A2A_{str(item['loc'][0]).upper()}: {item['msg'].removeprefix('Value error, ')}" for item in error.errors()
+        )
         fail("; ".join(faults))
 
 

@@ -1,14 +1,16 @@
 """SendStreamingMessage, SubscribeToTask and resume (A2A 3.1.2, 3.1.6, 3.5.2, 11.7; DESIGN 5)."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 from app.protocol import Message, StreamResponse, Task, fold, payload, to_dict
 from app.settings import Settings
 from tests.conftest import Api, Event, read_events
+
+if TYPE_CHECKING:
+    import httpx
 
 
 def folded(events: list[Event]) -> dict[str, Any]:

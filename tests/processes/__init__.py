@@ -1,0 +1,1 @@
+"""Promises about processes, kept by processes."""
