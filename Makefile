@@ -33,7 +33,7 @@ test: dev-install ## Run the tests
 	$(BIN)/python -m pytest $(ARGS)
 
 test-long: dev-install ## Run the tests that take minutes
-	$(BIN)/python -m pytest -m long --timeout 900 $(ARGS)
+	$(BIN)/python -m pytest -m long --timeout 3600 $(ARGS)
 
 check: dev-install ## Format, lints, types, architecture and tests: what CI runs
 	$(BIN)/ruff format --check

@@ -11,8 +11,11 @@ import pytest
 
 from app.bootstrap import build_app
 from app.settings import Settings
+from app.telemetry import configure_logging
 from tests.agents import Script
 from tests.asgi import TIMEOUT, serving
+
+configure_logging("warning", "console")
 
 
 @dataclass

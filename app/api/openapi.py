@@ -73,7 +73,7 @@ RESPONSES: Final[dict[str, type[BaseModel]]] = {
     "GetAgentCard": AgentCard,
 }
 _MODELS: Final[list[type[BaseModel]]] = [*REQUESTS.values(), *RESPONSES.values(), StreamResponse, Error]
-STREAMS: Final = frozenset({"SendStreamingMessage", "SubscribeToTask"})
+STREAMS: Final = frozenset({"SendStreamingMessage", "SubscribeToTask", "SubscribeToTaskByGet"})
 _VERSION_PARAMETER: Final = {
     "name": "A2A-Version",
     "in": "header",

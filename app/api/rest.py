@@ -124,13 +124,10 @@ async def list_tasks(
     return _json(request, await services.tasks.list_tasks(gate.caller(named_tenant), listing))
 
 
-@router.api_route(
-    "/tasks/{id}:subscribe",
-    methods=["GET", "POST"],
-    operation_id="SubscribeToTask",
-    tags=["tasks"],
-    summary="Subscribe to a task",
+@router.get(
+    "/tasks/{id}:subscribe", operation_id="SubscribeToTaskByGet", tags=["tasks"], summary="Subscribe (EventSource)"
 )
+@router.post("/tasks/{id}:subscribe", operation_id="SubscribeToTask", tags=["tasks"], summary="Subscribe to a task")
 async def subscribe_to_task(
     task_id: TaskId,
     gate: GateDep,
