@@ -5,8 +5,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 
-from app.api import errors, openapi, ops, rest, well_known
+from app.api import errors, ops, rest, well_known
 from app.api.deps import Services, State
+from app.api.openapi import DescribedFastAPI
 
 DESCRIPTION = """An A2A v1.0 agent. Every path below is also served under `/{tenant}`.
 
@@ -24,7 +25,7 @@ def create_app(
         async with start() as services:
             yield State(services=services)
 
-    app = FastAPI(
+    app = DescribedFastAPI(
         title=title,
         version=version,
         description=DESCRIPTION,
@@ -39,5 +40,4 @@ def create_app(
     app.include_router(ops.router)
     app.include_router(rest.router, prefix="/{tenant}", include_in_schema=False)
     errors.install(app)
-    openapi.install(app)
     return app

@@ -125,12 +125,15 @@ def _describe(operation: dict[str, Any]) -> None:
         responses["503"] = {"description": "Not now; retry later.", "content": _content(Error)}
 
 
-def install(app: FastAPI) -> None:
-    """Make `/openapi.json` say what is true."""
+class DescribedFastAPI(FastAPI):
+    """FastAPI, with an `/openapi.json` that says what is true."""
 
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    def openapi(self) -> dict[str, Any]:
+        """The document; made once."""
+        if self.openapi_schema is None:
+            document = get_openapi(
+                title=self.title, version=self.version, description=self.description, routes=self.routes
+            )
             _, schemas = models_json_schema(
                 [(model, "validation") for model in _MODELS], ref_template=_REF + "{model}", by_alias=True
             )
@@ -141,7 +144,5 @@ def install(app: FastAPI) -> None:
             for path in document["paths"].values():
                 for operation in path.values():
                     _describe(operation)
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
+            self.openapi_schema = document
+        return self.openapi_schema

@@ -1,0 +1,216 @@
+"""What goes into a task store and what comes out of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app.protocol.events import STATUS_UPDATE_PREFIX, TASK_PREFIX, Update, decode_event
+from app.protocol.lifecycle import Event
+from app.protocol.types import Artifact, Message, Task, TaskState, TaskStatusUpdateEvent
+
+
+class LogEntry:
+    """One event of a task's log: its position, its bytes, and the event itself when asked for."""
+
+    __slots__ = ("_event", "data", "seq")
+
+    def __init__(self, seq: int, data: bytes, event: Event | None = None) -> None:
+        self.seq = seq
+        """Position in the task's log: 1 for the Task as submitted, then rising by exactly 1."""
+        self.data = data
+        """A `StreamResponse` in ProtoJSON, one line."""
+        self._event = event
+
+    @property
+    def event(self) -> Event:
+        """The event; to be read, never changed."""
+        if self._event is None:
+            self._event = decode_event(self.data)
+        return self._event
+
+    @property
+    def state(self) -> TaskState | None:
+        """The state the task is in from this entry on; `None` if it says nothing of it."""
+        if self.data.startswith((STATUS_UPDATE_PREFIX, TASK_PREFIX)):
+            event = self.event
+            if isinstance(event, Task | TaskStatusUpdateEvent):
+                return event.status.state
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LogEntry) and (self.seq, self.data) == (other.seq, other.data)
+
+    def __hash__(self) -> int:
+        return hash((self.seq, self.data))
+
+    def __repr__(self) -> str:
+        return f"LogEntry({self.seq}, {self.data!r})"
+
+
+class ArtifactDelta(NamedTuple):
+    """What changed in one artifact of a task: these parts were appended, or the whole replaced."""
+
+    artifact: Artifact
+    append: bool
+
+
+class IdempotencyKey(NamedTuple):
+    """A key as a claim wants it: the key, and the message whose identity makes a retry a retry."""
+
+    key: str
+    message_id: str
+
+
+class Lease(NamedTuple):
+    """Who will run a turn, and for how long that holds without renewal."""
+
+    worker: str
+    """Names one server process."""
+    ttl: float
+    """Seconds, by the store's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The turn is the caller's to run."""
+
+    task: Task
+    """As of the entry that began the turn; the caller's own copy."""
+    epoch: int
+    """Carried by every commit of the turn; a newer epoch makes this one stale. 0 where nothing is fenced."""
+    first_seq: int
+    """The position of the entry that began the turn."""
+    entry: LogEntry
+    """That entry."""
+    attempt: int = 1
+    """1, or more where an earlier run of the turn was lost."""
+    head: int = 0
+    """The newest position of the log; equal to `first_seq` unless the turn was taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The key was claimed by the same message before; nothing was done."""
+
+    task_id: str
+    first_seq: int
+    """The position of the entry that began the turn the key stands for; 0 where the store cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The key was claimed by another message; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A turn of the task is running; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The task is in a final state; nothing was done."""
+
+    state: TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class ContextMismatch:
+    """The message names another context than the task's; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """This owner has no such task; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFlagged:
+    """A live lease runs the task: it has been asked to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyClaimed:
+    """The key is now held for this task."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """A task to be created, with the turn that begins it."""
+
+    task: Task
+    """SUBMITTED, its message in the history."""
+    key: IdempotencyKey | None = None
+    lease: Lease | None = None
+    """`None` leaves the task for whoever takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A message for a task that exists."""
+
+    task_id: str
+    message: Message
+    context_id: str | None = None
+    """Must equal the task's where it is given (A2A 3.4.3)."""
+    key: IdempotencyKey | None = None
+    lease: Lease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Updates of one task, to be stored as one."""
+
+    task_id: str
+    epoch: int
+    updates: Sequence[Update]
+    task: Task
+    """As it is after the updates. The store reads it before it first suspends and never keeps or changes it."""
+    after_seq: int | None = None
+    """The head of the log as the caller knows it, if it does.
+
+    A commit that is tried again after its answer was lost finds its first entries after this position, with the same
+    epoch and bytes; those count as written, and only the rest is.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A task and where it stands in its log, from one read."""
+
+    task: Task
+    seq: int
+    """The newest position; 0 where the store keeps no log."""
+    earliest_seq: int
+    """The oldest position still kept; 0 where the store keeps no log or cannot say."""
+    epoch: int = 0
+    running: bool = False
+    """Whether a live lease is on the task."""
+
+
+class FencedError(Exception):
+    """A commit came too late: a newer epoch holds the task, or the task has ended or is gone. Nothing was stored."""
+
+
+class EventLogGapError(Exception):
+    """`append_event` was given a position beyond the end of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """What `purge` removes; ages in seconds."""
+
+    terminal_age: float
+    """Tasks in a final state whose status is older than this go, with log and configurations."""
+    key_age: float = 86_400.0
+    """Keys older than this go, if their task is gone."""
+    batch: int = 500
+    """Tasks a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What `purge` removed."""
+
+    tasks: int = 0
+    keys: int = 0
