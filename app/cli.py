@@ -1,16 +1,29 @@
 """`a2a`: run and look after the server."""
 
+import asyncio
 import signal
 import sys
-from typing import Annotated, Any, NoReturn
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, NoReturn
 
+import rich
 import typer
 import uvicorn
 from pydantic import ValidationError
 
 from app.bootstrap import StartError, build_app
+from app.client.client import A2AClient, fetch_card
+from app.client.console import show_events, show_result
+from app.client.errors import AmbiguousSendError, ConnectionFailedError, InvalidPeerResponseError
+from app.client.retry import RetryPolicy
+from app.protocol import AgentCard, Message, Part, Role, to_json
+from app.protocol.errors import A2AError
+from app.protocol.idempotency import IdempotencyKeyError, set_key
 from app.settings import Settings
 from app.telemetry import configure_logging
+
+DEFAULT_URL: Final = "http://127.0.0.1:8000"
 
 cli = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
 
@@ -44,6 +57,73 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_grace)),
     )
+
+
+Url = Annotated[str, typer.Option(help="The agent: where its card is, or is found under.")]
+
+
+@cli.command()
+def send(
+    text: Annotated[str, typer.Argument(help="What to say.")],
+    url: Url = DEFAULT_URL,
+    stream: Annotated[bool, typer.Option("--stream", help="Show events as they come.")] = False,
+    key: Annotated[str | None, typer.Option(help="Idempotency key; a repeated send with it runs once.")] = None,
+    task: Annotated[str | None, typer.Option(help="Continue this task.")] = None,
+) -> None:
+    """Send a message. Exit status: 0 completed, 1 ended otherwise, 3 waits for you, 2 did not work."""
+    message = Message(message_id=str(uuid.uuid4()), role=Role.USER, parts=[Part(text=text)], task_id=task)
+    if key is not None:
+        try:
+            set_key(message, key)
+        except IdempotencyKeyError as error:
+            fail(str(error))
+
+    async def talk(client: A2AClient) -> int:
+        if stream:
+            return await show_events(client.send_streaming_message(message))
+        return show_result(await client.send_message(message))
+
+    raise typer.Exit(with_client(url, talk))
+
+
+@cli.command()
+def watch(
+    task: Annotated[str, typer.Argument(help="The task's id.")],
+    url: Url = DEFAULT_URL,
+    after: Annotated[int | None, typer.Option(help="Only what follows this event id.")] = None,
+) -> None:
+    """Follow a task until it ends. Exit status as of `send`."""
+
+    async def talk(client: A2AClient) -> int:
+        return await show_events(client.subscribe_to_task(task, None if after is None else str(after)))
+
+    raise typer.Exit(with_client(url, talk))
+
+
+@cli.command()
+def card(url: Annotated[str, typer.Argument(help="Where the card is, or is found under.")] = DEFAULT_URL) -> None:
+    """Show the card of an agent."""
+
+    async def fetch() -> AgentCard:
+        return await fetch_card(url)
+
+    try:
+        rich.print_json(to_json(asyncio.run(fetch())).decode())
+    except (ConnectionFailedError, InvalidPeerResponseError) as error:
+        fail(str(error))
+
+
+def with_client(url: str, talk: Callable[[A2AClient], Awaitable[int]]) -> int:
+    """Talk to the agent at a URL; retries what is safe to retry."""
+
+    async def session() -> int:
+        async with await A2AClient.from_card(url, retry=RetryPolicy()) as client:
+            return await talk(client)
+
+    try:
+        return asyncio.run(session())
+    except (A2AError, ConnectionFailedError, AmbiguousSendError, InvalidPeerResponseError) as error:
+        fail(str(error))
 
 
 def read_settings(**given: Any) -> Settings:

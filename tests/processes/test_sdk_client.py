@@ -26,7 +26,7 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield ClientFactory(config).create(card)
 
 
-def message(text: str, **members: str) -> pb.SendMessageRequest:
+def message(text: str, **members: Any) -> pb.SendMessageRequest:
     parts = [pb.Part(text=text)]
     return pb.SendMessageRequest(message=pb.Message(message_id="m", role=pb.ROLE_USER, parts=parts, **members))
 
