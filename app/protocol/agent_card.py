@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from app.protocol.protojson import Flag, ProtoModel, Repeated, RequiredRepeated, Struct
 
@@ -10,7 +10,7 @@ from app.protocol.protojson import Flag, ProtoModel, Repeated, RequiredRepeated,
 class StringList(ProtoModel):
     """A list of strings."""
 
-    list: Repeated[str] = []
+    list: Repeated[str] = Field(default_factory=list)
 
 
 class SecurityRequirement(ProtoModel):
@@ -159,7 +159,7 @@ class AgentCapabilities(ProtoModel):
 
     streaming: Flag | None = None
     push_notifications: Flag | None = None
-    extensions: Repeated[AgentExtension] = []
+    extensions: Repeated[AgentExtension] = Field(default_factory=list)
     extended_agent_card: Flag | None = None
 
 
@@ -169,12 +169,12 @@ class AgentSkill(ProtoModel):
     id: str
     name: str
     description: str
-    tags: RequiredRepeated[str] = []
-    examples: Repeated[str] = []
-    input_modes: Repeated[str] = []
+    tags: RequiredRepeated[str] = Field(default_factory=list)
+    examples: Repeated[str] = Field(default_factory=list)
+    input_modes: Repeated[str] = Field(default_factory=list)
     """Media types; empty means the card's `default_input_modes`."""
-    output_modes: Repeated[str] = []
-    security_requirements: Repeated[SecurityRequirement] = []
+    output_modes: Repeated[str] = Field(default_factory=list)
+    security_requirements: Repeated[SecurityRequirement] = Field(default_factory=list)
 
 
 class AgentCardSignature(ProtoModel):
@@ -194,17 +194,17 @@ class AgentCard(ProtoModel):
 
     name: str
     description: str
-    supported_interfaces: RequiredRepeated[AgentInterface] = []
+    supported_interfaces: RequiredRepeated[AgentInterface] = Field(default_factory=list)
     """In order of preference."""
     provider: AgentProvider | None = None
     version: str
     documentation_url: str | None = None
     capabilities: AgentCapabilities = AgentCapabilities()
     security_schemes: dict[str, SecurityScheme] | None = None
-    security_requirements: Repeated[SecurityRequirement] = []
-    default_input_modes: RequiredRepeated[str] = []
+    security_requirements: Repeated[SecurityRequirement] = Field(default_factory=list)
+    default_input_modes: RequiredRepeated[str] = Field(default_factory=list)
     """Media types accepted by every skill that names none."""
-    default_output_modes: RequiredRepeated[str] = []
-    skills: RequiredRepeated[AgentSkill] = []
-    signatures: Repeated[AgentCardSignature] = []
+    default_output_modes: RequiredRepeated[str] = Field(default_factory=list)
+    skills: RequiredRepeated[AgentSkill] = Field(default_factory=list)
+    signatures: Repeated[AgentCardSignature] = Field(default_factory=list)
     icon_url: str | None = None

@@ -27,7 +27,7 @@ MAX_PAGE_SIZE = 100
 class SendMessageConfiguration(ProtoModel):
     """How a send wants to be answered (A2A 3.2.2)."""
 
-    accepted_output_modes: Repeated[str] = []
+    accepted_output_modes: Repeated[str] = Field(default_factory=list)
     task_push_notification_config: TaskPushNotificationConfig | None = None
     history_length: HistoryLength | None = None
     """At most so many of the newest messages in the answer; 0 for none, absent for all."""
@@ -70,7 +70,7 @@ class ListTasksRequest(ProtoModel):
 class ListTasksResponse(ProtoModel):
     """One page of tasks, newest status first; all four members are always written (A2A 3.1.4)."""
 
-    tasks: RequiredRepeated[Task] = []
+    tasks: RequiredRepeated[Task] = Field(default_factory=list)
     next_page_token: str = ""
     """Empty on the last page."""
     page_size: Int32 = 0
@@ -112,7 +112,7 @@ class ListTaskPushNotificationConfigsRequest(ProtoModel):
 class ListTaskPushNotificationConfigsResponse(ProtoModel):
     """One page of push notification configurations (A2A 3.1.9)."""
 
-    configs: Repeated[TaskPushNotificationConfig] = []
+    configs: Repeated[TaskPushNotificationConfig] = Field(default_factory=list)
     next_page_token: str | None = None
 
 

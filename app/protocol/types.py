@@ -74,8 +74,8 @@ class Message(ProtoModel):
     role: Role
     parts: Annotated[list[Part], Field(min_length=1)]
     metadata: Struct | None = None
-    extensions: Repeated[str] = []
-    reference_task_ids: Repeated[str] = []
+    extensions: Repeated[str] = Field(default_factory=list)
+    reference_task_ids: Repeated[str] = Field(default_factory=list)
 
 
 class TaskStatus(ProtoModel):
@@ -94,9 +94,9 @@ class Artifact(ProtoModel):
     """Unique within the task."""
     name: str | None = None
     description: str | None = None
-    parts: RequiredRepeated[Part] = []
+    parts: RequiredRepeated[Part] = Field(default_factory=list)
     metadata: Struct | None = None
-    extensions: Repeated[str] = []
+    extensions: Repeated[str] = Field(default_factory=list)
 
 
 class Task(ProtoModel):
@@ -106,8 +106,8 @@ class Task(ProtoModel):
     """Made by the server."""
     context_id: OptionalId = None
     status: TaskStatus
-    artifacts: Repeated[Artifact] = []
-    history: Repeated[Message] = []
+    artifacts: Repeated[Artifact] = Field(default_factory=list)
+    history: Repeated[Message] = Field(default_factory=list)
     """Messages of the task, oldest first; the message of the current status is not among them."""
     metadata: Struct | None = None
 

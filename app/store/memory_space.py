@@ -128,7 +128,8 @@ class Space:
         for update in updates:
             seq += 1
             record.task = fold(record.task, update.event)
-            record.entries.append(LogEntry(seq, update.data, update.event))
+            # Bytes only: kept event objects would cost memory, and the garbage collector a look at each.
+            record.entries.append(LogEntry(seq, update.data))
         if self.max_events is not None:
             record.truncate(self.max_events)
         self.settle(record)
