@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 
-from app.api import errors, ops, rest, well_known
+from app.api import errors, jsonrpc, ops, rest, well_known
 from app.api.deps import Services, State
 from app.api.openapi import DescribedFastAPI
 
@@ -36,8 +36,10 @@ def create_app(
         redirect_slashes=False,
     )
     app.include_router(rest.router)
+    app.include_router(jsonrpc.router)
     app.include_router(well_known.router)
     app.include_router(ops.router)
-    app.include_router(rest.router, prefix="/{tenant}", include_in_schema=False)
+    for router in (jsonrpc.router, rest.router):
+        app.include_router(router, prefix="/{tenant}", include_in_schema=False)
     errors.install(app)
     return app

@@ -86,7 +86,7 @@ async def send_streaming_message(
     """
     try:
         stream = await services.tasks.send_streaming_message(
-            gate.caller(body.tenant), body, unquoted(idempotency_key), _first(last_event_id, last_event_id_query)
+            gate.caller(body.tenant), body, unquoted(idempotency_key), first_cursor(last_event_id, last_event_id_query)
         )
     except StreamAtEndError:
         return Response(status_code=204)
@@ -140,7 +140,9 @@ async def subscribe_to_task(
     caller = gate.caller(named_tenant)
     request = SubscribeToTaskRequest(id=task_id)
     try:
-        stream = await services.tasks.subscribe_to_task(caller, request, _first(last_event_id, last_event_id_query))
+        stream = await services.tasks.subscribe_to_task(
+            caller, request, first_cursor(last_event_id, last_event_id_query)
+        )
     except StreamAtEndError:
         return Response(status_code=204)
     return services.streams.respond(stream)
@@ -269,6 +271,6 @@ def unquoted(value: str | None) -> str | None:
     return value
 
 
-def _first(header: str | None, query: str | None) -> str | None:
+def first_cursor(header: str | None, query: str | None) -> str | None:
     """The header wins over the query."""
     return header if header is not None else query

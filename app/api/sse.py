@@ -1,7 +1,8 @@
 """Server-sent events: committed entries as frames, `id:` = position (A2A 11.7)."""
 
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 import orjson
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -24,42 +25,41 @@ class _KeepAlive(ServerSentEvent):
         return b": keep-alive\n"
 
 
-Frame = Callable[[LogEntry], bytes]
+class Framing(NamedTuple):
+    """How a binding writes its frames."""
+
+    data: Callable[[LogEntry], bytes]
+    """What follows `data: `; one line."""
+    error: Callable[[A2AError], bytes]
+    """The whole last frame of a stream that broke: no status can be sent any more."""
 
 
-def rest_frame(entry: LogEntry) -> bytes:
-    """A frame of the REST binding."""
-    return b"id: %d\ndata: %b\n\n" % (entry.seq, entry.data)
-
-
-def rest_frame_without_id(entry: LogEntry) -> bytes:
-    """A frame of a stream that cannot be resumed."""
-    return b"data: %b\n\n" % entry.data
-
-
-def rest_error_frame(error: A2AError) -> bytes:
-    """The last frame of a stream that broke: no status can be sent any more."""
+def _rest_error(error: A2AError) -> bytes:
     return b"event: error\ndata: %b\n\n" % orjson.dumps(http_body(error))
 
 
-async def _frames(stream: EventStream, frame: Frame, error_frame: Callable[[A2AError], bytes]) -> AsyncIterator[bytes]:
+REST_FRAMING: Final = Framing(attrgetter("data"), _rest_error)
+
+
+async def _frames(stream: EventStream, framing: Framing) -> AsyncIterator[bytes]:
+    data, has_ids = framing.data, stream.has_ids
     try:
         async for batch in stream.entries:
             joined: list[bytes] = []
             size = 0
             for entry in batch:
-                encoded = frame(entry)
-                if joined and size + len(encoded) > MAX_WRITE:
+                frame = b"id: %d\ndata: %b\n\n" % (entry.seq, data(entry)) if has_ids else b"data: %b\n\n" % data(entry)
+                if joined and size + len(frame) > MAX_WRITE:
                     yield b"".join(joined)
                     joined, size = [], 0
-                joined.append(encoded)
-                size += len(encoded)
+                joined.append(frame)
+                size += len(frame)
             yield b"".join(joined)
     except A2AError as error:
-        yield error_frame(error)
+        yield framing.error(error)
     except Exception:
         log.exception("a stream broke")
-        yield error_frame(InternalError())
+        yield framing.error(InternalError())
 
 
 class StreamPolicy:
@@ -71,16 +71,15 @@ class StreamPolicy:
         self.send_timeout = send_timeout
         """Seconds that a reader may refuse to read before it is cut."""
 
-    def respond(self, stream: EventStream) -> EventSourceResponse:
-        """The response that streams entries of the REST binding."""
-        frame = rest_frame if stream.has_ids else rest_frame_without_id
+    def respond(self, stream: EventStream, framing: Framing = REST_FRAMING) -> EventSourceResponse:
+        """The response that streams entries."""
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         if stream.resume is not None:
             headers["A2A-Resume"] = stream.resume
         if stream.replayed:
             headers["Idempotency-Replayed"] = "true"
         return EventSourceResponse(
-            _frames(stream, frame, rest_error_frame),
+            _frames(stream, framing),
             headers=headers,
             ping=self.keep_alive,
             ping_message_factory=_KeepAlive,

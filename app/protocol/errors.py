@@ -146,6 +146,20 @@ class ParseError(InvalidParamsError):
     default_message = "The body is not valid JSON."
 
 
+class InvalidRequestError(A2AError):
+    """The JSON-RPC envelope is wrong."""
+
+    code, http_status, status, reason = -32600, 400, "INVALID_ARGUMENT", "INVALID_REQUEST"
+    default_message = "The request is not a JSON-RPC request."
+
+
+class MethodNotFoundError(A2AError):
+    """There is no such JSON-RPC method."""
+
+    code, http_status, status, reason = -32601, 404, "UNIMPLEMENTED", "METHOD_NOT_FOUND"
+    default_message = "There is no such method."
+
+
 class PayloadTooLargeError(A2AError):
     """The body is larger than the server takes."""
 

@@ -13,6 +13,7 @@ def derive_card(card: AgentCard, store: TaskStore, public_url: str) -> AgentCard
 
     An extension is on it exactly when the store supports it; nothing here can be configured to say otherwise.
     """
+    base = public_url.rstrip("/")
     extensions = list(card.capabilities.extensions)
     if store.supports_idempotency():
         extensions.append(
@@ -36,9 +37,8 @@ def derive_card(card: AgentCard, store: TaskStore, public_url: str) -> AgentCard
     return card.model_copy(
         update={
             "supported_interfaces": [
-                AgentInterface(
-                    url=public_url.rstrip("/"), protocol_binding="HTTP+JSON", protocol_version=PROTOCOL_VERSION
-                )
+                AgentInterface(url=url, protocol_binding=binding, protocol_version=PROTOCOL_VERSION)
+                for url, binding in ((base, "HTTP+JSON"), (f"{base}/rpc", "JSONRPC"))
             ],
             "capabilities": capabilities,
             "default_input_modes": card.default_input_modes or list(DEFAULT_MODES),

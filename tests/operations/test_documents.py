@@ -15,7 +15,8 @@ async def test_the_card_says_what_the_server_does(api: Api) -> None:
     card = (await api.get(CARD)).json()
     assert card["name"] == "Test agent"
     assert card["supportedInterfaces"] == [
-        {"url": "http://127.0.0.1:8000", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
+        {"url": "http://127.0.0.1:8000", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+        {"url": "http://127.0.0.1:8000/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
     ]
     capabilities = card["capabilities"]
     assert capabilities["streaming"] is True

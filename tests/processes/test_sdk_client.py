@@ -1,4 +1,4 @@
-"""The official client drives a really started server over REST."""
+"""The official client drives a really started server over both bindings."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.server import running_server
 AGENT = "tests.sdk_agent"
 
 
-@pytest.fixture(params=["HTTP+JSON"])
+@pytest.fixture(params=["HTTP+JSON", "JSONRPC"])
 async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
     async with (
         running_server(tmp_path, agent=AGENT, store_url="memory://") as server,
