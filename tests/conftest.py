@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from app.settings import Settings
 from app.telemetry import configure_logging
 from tests.agents import Script
 from tests.asgi import TIMEOUT, serving
+from tests.postgres import SERVER_URL_VARIABLE, create_template, database, postgres_server
 
 configure_logging("warning", "console")
 
@@ -129,6 +131,30 @@ async def read_events(response: httpx.Response) -> AsyncIterator[Event]:
                     fields[name] = value.removeprefix(" ")
             if "data" in fields:
                 yield Event(fields.get("id"), fields.get("event"), json.loads(fields["data"]))
+
+
+@pytest.fixture(scope="session")
+def postgres_server_url() -> Iterator[str]:
+    """A PostgreSQL server, for the whole run."""
+    given = os.environ.get(SERVER_URL_VARIABLE)
+    if given:
+        yield given
+        return
+    with postgres_server() as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server_url: str) -> str:
+    """A migrated database to clone."""
+    return asyncio.run(create_template(postgres_server_url))
+
+
+@pytest.fixture
+async def postgres_url(postgres_server_url: str, postgres_template: str) -> AsyncIterator[str]:
+    """A migrated database of the test's own."""
+    async with database(postgres_server_url, postgres_template) as url:
+        yield url
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from app.store.values import (
     Replay,
     RetentionPolicy,
     Snapshot,
+    StoreStartError,
 )
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "Replay",
     "RetentionPolicy",
     "Snapshot",
+    "StoreStartError",
     "TaskStore",
     "refuse_turn",
 ]

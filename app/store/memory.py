@@ -208,9 +208,16 @@ class _View(TaskStore):
     async def commit(self, commit: Commit) -> int:
         """Fold the updates into the stored task and put them at the end of its log."""
         record = self._record(commit.task_id)
-        if record is None or record.epoch != commit.epoch or record.ended:
+        if record is None or record.epoch != commit.epoch:
             raise FencedError(commit.task_id)
-        self._space.write(record, commit.updates)
+        updates = commit.updates
+        if commit.after_seq is not None and record.head > commit.after_seq:
+            updates = _unwritten(record, commit.after_seq, updates)
+            if not updates:
+                return record.head
+        if record.ended:
+            raise FencedError(commit.task_id)
+        self._space.write(record, updates)
         self._space.wakeups.publish(commit.task_id)
         return record.head
 
@@ -347,6 +354,14 @@ class MemoryTaskStore(_View):
 def _own(task: Task) -> Task:
     """A copy that shares nothing with what a caller may still change."""
     return task.model_copy(deep=True)
+
+
+def _unwritten(record: Record, after_seq: int, updates: Sequence[Update]) -> Sequence[Update]:
+    """What is not yet in the log of updates that were tried before."""
+    written = record.after(after_seq, len(updates))
+    if any(entry.data != update.data for entry, update in zip(written, updates, strict=False)):
+        raise FencedError(record.task.id)
+    return updates[len(written) :]
 
 
 def _fits(stored: Task, task: Task, artifact: Artifact) -> bool:

@@ -192,6 +192,10 @@ class FencedError(Exception):
     """A commit came too late: a newer epoch holds the task, or the task has ended or is gone. Nothing was stored."""
 
 
+class StoreStartError(Exception):
+    """The store cannot be opened; the message is one sentence that says what to change."""
+
+
 class EventLogGapError(Exception):
     """`append_event` was given a position beyond the end of the log."""
 

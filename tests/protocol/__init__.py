@@ -1,0 +1,1 @@
+"""A2A on paper, against the official types and the specification."""

@@ -1,0 +1,1 @@
+"""The contract of task stores, on every store there is."""
