@@ -23,15 +23,18 @@ from app.service.event_log import EventLog
 from app.service.sends import Sender
 from app.service.tasks import TaskService
 from app.settings import Settings
-from app.store.base import Lease, TaskStore
+from app.store.base import Lease, RetentionPolicy, StoreStartError, TaskStore
 from app.store.memory import MemoryTaskStore
 from app.store.turns import TurnStore
 from app.store.wakeups import LocalWakeups, Wakeups
 from app.worker.recovery import TurnRecovery
 from app.worker.runner import Runner
 from app.worker.supervisor import Supervisor
+from app.worker.sweeper import Sweeper
 
 RECOVERIES_PER_LEASE: Final = 3
+SWEEP_INTERVAL: Final = 600.0
+"""Seconds between sweeps at most."""
 
 
 class StartError(Exception):
@@ -77,7 +80,7 @@ def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
     Raises:
         StartError: there is no store for that URL.
     """
-    scheme = settings.store_url.partition("://")[0]
+    scheme = settings.store_url.partition(":")[0]
     if scheme == "memory":
         return MemoryTaskStore(
             max_tasks=settings.memory_max_tasks,
@@ -85,14 +88,30 @@ def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
             max_events_per_task=settings.max_events_per_task,
             wakeups=wakeups,
         )
-    raise StartError(f"A2A_STORE_URL has the scheme {scheme!r}; use memory://.")
+    # Drivers and ORM are imported by those only who use them.
+    from app.store.sql import SqlTaskStore  # noqa: PLC0415 - see above
+
+    try:
+        return SqlTaskStore(
+            settings.store_url,
+            wakeups=wakeups,
+            max_events_per_task=settings.max_events_per_task,
+            pool_size=settings.pool_size,
+            sqlite_synchronous=settings.sqlite_synchronous,
+            auto_migrate=settings.auto_migrate,
+        )
+    except StoreStartError as error:
+        raise StartError(str(error)) from None
 
 
 @asynccontextmanager
 async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeups: Wakeups) -> AsyncIterator[Services]:
     """Open everything in order, and close it in reverse: store, background work, the agent's own resources."""
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(store)
+        try:
+            await stack.enter_async_context(store)
+        except StoreStartError as error:
+            raise StartError(str(error)) from None
         resources: Any = await stack.enter_async_context(agent.lifespan()) if agent.lifespan is not None else None
         events = EventLog(store, wakeups)
         stack.callback(events.close)
@@ -130,6 +149,10 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             supervisor.forever(events.poll, "poll tails")
             supervisor.forever(runner.keep_leases, "keep leases")
             supervisor.forever(recovery.watch, "recover turns")
+            if settings.retention is not None:
+                policy = RetentionPolicy(terminal_age=settings.retention, key_age=settings.key_retention)
+                sweeper = Sweeper(turn_store, policy, interval=min(SWEEP_INTERVAL, settings.retention))
+                supervisor.forever(sweeper.sweep, "sweep")
         yield services
         services.draining = True
         await runner.drain(settings.shutdown_grace)

@@ -13,6 +13,7 @@ import typer
 import uvicorn
 from pydantic import ValidationError
 
+from app.api.app import with_state
 from app.bootstrap import StartError, build_app
 from app.client.client import A2AClient, fetch_card
 from app.client.console import show_events, show_result
@@ -44,25 +45,45 @@ def serve(
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = read_settings(**given)
     configure_logging(settings.log_level, settings.log_format)
-    try:
-        app = build_app(settings)
-    except StartError as error:
-        fail(str(error))
     # What was imported lives as long as the process, and events are many small objects without cycles: at the usual
     # thresholds the collector takes two fifths of a stream's time to find nothing.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     # uvicorn raises the signal that ended it once more when all is closed; to be told to end is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    uvicorn.run(
+    try:
+        serve_until_told(settings)
+    except StartError as error:
+        fail(str(error))
+
+
+def serve_until_told(settings: Settings) -> None:
+    """Run the application's lifespan, and the server within it.
+
+    The lifespan is run here and not by uvicorn, so that what stops a start is said in one sentence.
+
+    Raises:
+        StartError: the server cannot start.
+    """
+    app = build_app(settings)
+    config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
+        lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_grace)),
     )
+
+    async def run() -> None:
+        async with app.router.lifespan_context(app) as state:
+            config.app = with_state(app, state or {})
+            await uvicorn.Server(config).serve()
+
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(run())
 
 
 Url = Annotated[str, typer.Option(help="The agent: where its card is, or is found under.")]

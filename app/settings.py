@@ -48,8 +48,18 @@ class Settings(BaseSettings):
     log_format: Literal["console", "json"] = "console"
     """How log lines look."""
 
-    store_url: str = "memory://"
-    """Where tasks are kept: memory://, sqlite:///./a2a.db, postgresql://user:password@host/database."""
+    store_url: str = "sqlite:///./a2a.db"
+    """Where tasks are kept: sqlite:///./a2a.db, postgresql://user:password@host/database, memory://."""
+    auto_migrate: bool = True
+    """Bring the database's schema up to date at the start; false refuses to start on an outdated one."""
+    pool_size: Count = 10
+    """Connections to PostgreSQL a process opens at most."""
+    sqlite_synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    """FULL survives a power cut; NORMAL is faster, and a power cut may take the newest events with it."""
+    retention: Duration | None = None
+    """Age at which tasks that have ended are removed. Unset removes nothing."""
+    key_retention: Duration = 86_400.0
+    """Age at which idempotency keys go whose task is gone; only with A2A_RETENTION, or by `a2a purge`."""
     max_events_per_task: Count | None = None
     """Log entries kept of a task; older ones are dropped. Unset keeps all."""
     memory_max_tasks: Count = 10_000

@@ -1,9 +1,11 @@
 """The FastAPI application: routes, errors, documents."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api import errors, jsonrpc, ops, rest, well_known
 from app.api.deps import Services, State
@@ -43,3 +45,13 @@ def create_app(
         app.include_router(router, prefix="/{tenant}", include_in_schema=False)
     errors.install(app)
     return app
+
+
+def with_state(app: ASGIApp, state: Mapping[str, Any]) -> ASGIApp:
+    """The application with the state of a lifespan that somebody else runs."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"] = dict(state)
+        await app(scope, receive, send)
+
+    return served

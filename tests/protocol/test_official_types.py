@@ -47,7 +47,7 @@ ALWAYS = {"Message.parts", "Message.role", "TaskStatus.state"}
 
 
 def values(  # noqa: PLR0911 - one case a type
-    field: FieldDescriptor, depth: int
+    field: Any, depth: int
 ) -> st.SearchStrategy[Any]:
     """Values of one field, as `ParseDict` reads them."""
     name = f"{field.containing_type.name}.{field.name}"
@@ -74,7 +74,7 @@ def values(  # noqa: PLR0911 - one case a type
 
 
 @st.composite
-def messages(draw: st.DrawFn, message: Descriptor, depth: int = 0) -> dict[str, Any]:
+def messages(draw: st.DrawFn, message: Any, depth: int = 0) -> dict[str, Any]:
     """A message of a type in ProtoJSON, valid by A2A's rules."""
     drawn: dict[str, Any] = {}
     chosen = {one.name: draw(st.sampled_from(list(one.fields))).name for one in message.oneofs if _is_real(one)}
@@ -101,7 +101,7 @@ def _is_real(one: Any) -> bool:
     return not (len(one.fields) == 1 and one.name.startswith("_"))
 
 
-def _required(field: FieldDescriptor) -> bool:
+def _required(field: Any) -> bool:
     model = MODELS.get(field.containing_type.name)
     return model is not None and model.model_fields[field.name].is_required()
 

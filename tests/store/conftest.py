@@ -10,12 +10,13 @@ import pytest
 
 from app.store.base import TaskStore
 from app.store.memory import MemoryTaskStore
+from app.store.sql import SqlTaskStore
 
 # SQL
 from app.store.turns import TurnStore
 from app.store.wakeups import LocalWakeups
 
-NAMES = ("memory",)
+NAMES = ("memory", "sqlite", "postgresql")
 
 
 class FullStore(TurnStore, Protocol):
@@ -70,7 +71,7 @@ def make_store(
         if store_name == "memory":
             store = MemoryTaskStore(clock=clock, monotonic=clock.monotonic, wakeups=wakeups, **options)
         else:
-            store = MemoryTaskStore(url, clock=clock, wakeups=wakeups, **options)
+            store = SqlTaskStore(url, clock=clock, wakeups=wakeups, **options)
         async with store:
             yield store
 

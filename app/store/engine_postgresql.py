@@ -1,0 +1,170 @@
+"""PostgreSQL for the SQL store: asyncpg, pooled by SQLAlchemy's engine.
+
+What runs often runs on the driver itself, with arrays for rows; a connection is taken for one script and given back.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar, cast
+
+import asyncpg
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from app.protocol.errors import UnavailableError
+from app.store.engines import LostCommitError, StoreUrl
+from app.store.scripts import Query, Row, Script, Write
+from app.store.statements import DialectName
+from app.store.values import StoreStartError
+
+T = TypeVar("T")
+
+COMMAND_TIMEOUT: Final = 10.0
+"""Seconds that one statement may take."""
+POOL_TIMEOUT: Final = 10.0
+"""Seconds that a script waits for a connection."""
+
+_UNREACHABLE: Final = (
+    OSError,
+    TimeoutError,
+    PoolTimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+)
+"""What says that the database cannot do this now, and not that it was asked wrongly."""
+
+
+class PostgresqlDatabase:
+    """A pool of connections to one database."""
+
+    dialect: DialectName = "postgresql"
+
+    def __init__(self, url: StoreUrl, *, pool_size: int) -> None:
+        self._url = url
+        self._engine = create_async_engine(
+            "postgresql+asyncpg://",
+            async_creator=self._connect,
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=POOL_TIMEOUT,
+        )
+
+    async def open(self) -> None:
+        """Reach the database once.
+
+        Raises:
+            StoreStartError: it cannot be reached.
+        """
+        try:
+            async with self._connection():
+                pass
+        except UnavailableError as error:
+            raise StoreStartError(f"PostgreSQL at {self._url.shown} cannot be used: {error.message}") from None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._engine.dispose()
+
+    async def with_connection(self, work: Callable[[Connection], T]) -> T:
+        """Do something with a SQLAlchemy connection, in one transaction."""
+        try:
+            async with self._engine.begin() as connection:
+                return await connection.run_sync(work)
+        except (*_UNREACHABLE, DBAPIError) as error:
+            raise UnavailableError(f"{_said(error)}.") from error
+
+    async def read(self, script: Script[T]) -> T:
+        """Run a script that only reads."""
+        async with self._connection() as raw:
+            return await _run(raw, script)
+
+    async def write(self, script: Script[T]) -> T:
+        """Run a script in one transaction."""
+        async with self._connection() as raw:
+            await raw.execute("BEGIN")
+            try:
+                result = await _run(raw, script)
+            except BaseException:
+                with contextlib.suppress(*_UNREACHABLE):
+                    await raw.execute("ROLLBACK")
+                raise
+            try:
+                await raw.execute("COMMIT")
+            except _UNREACHABLE as error:
+                raise LostCommitError from error
+            return result
+
+    async def _connect(self) -> Any:
+        options: dict[str, Any] = {"timeout": self._url.connect_timeout, "command_timeout": COMMAND_TIMEOUT}
+        if self._url.statement_cache_size is not None:
+            options["statement_cache_size"] = self._url.statement_cache_size
+        return await asyncpg.connect(self._url.dsn, **options)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        """The driver's connection; one that broke is not given to anybody else."""
+        connection: AsyncConnection | None = None
+        try:
+            try:
+                connection = await self._engine.connect()
+                raw = cast("Any", (await connection.get_raw_connection()).driver_connection)
+                if raw.is_closed():
+                    # It broke while nobody used it, and so did the others of its age.
+                    await connection.invalidate()
+                    await connection.close()
+                    connection = await self._engine.connect()
+                    raw = cast("Any", (await connection.get_raw_connection()).driver_connection)
+                yield raw
+            except BaseException:
+                if connection is not None:
+                    with contextlib.suppress(Exception):
+                        await connection.invalidate()
+                raise
+        except (*_UNREACHABLE, DBAPIError) as error:
+            raise UnavailableError(f"The database cannot be used now: {_said(error)}.") from error
+        finally:
+            if connection is not None:
+                with contextlib.suppress(Exception):
+                    await asyncio.shield(connection.close())
+
+
+async def _run(raw: Any, script: Script[T]) -> T:
+    answer: Sequence[Row] | int | None = None
+    while True:
+        try:
+            step = script.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        answer = await _query(raw, step) if isinstance(step, Query) else await _write(raw, step)
+
+
+async def _query(raw: Any, query: Query) -> Sequence[Row]:
+    statement, args = query
+    if statement.arrange is not None:
+        args = statement.arrange(args)
+    rows: Sequence[Row] = await raw.fetch(statement.sql, *args)
+    return rows
+
+
+async def _write(raw: Any, step: Write) -> int:
+    """All rows in one statement, a column an array."""
+    statement, rows = step
+    columns: Sequence[Any] = [list(column) for column in zip(*rows, strict=True)]
+    if statement.arrange is not None:
+        columns = statement.arrange(columns)
+    status: str = await raw.execute(statement.sql, *columns)
+    return int(status.rpartition(" ")[2])
+
+
+def _said(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -1,0 +1,1 @@
+"""How fast the server is, against the official a2a-sdk server and against floors: `python -m benchmarks`."""
