@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 from alembic import context
 from app.settings import Settings
 from app.store.databases import database_for
+from app.store.migrations import comparison
 from app.store.tables import Base
 
 
@@ -15,8 +16,7 @@ def run(connection: Connection) -> None:
     context.configure(
         connection=connection,
         target_metadata=Base.metadata,
-        compare_type=True,
-        compare_server_default=True,
+        **comparison(connection),
         render_as_batch=connection.dialect.name == "sqlite",
     )
     with context.begin_transaction():

@@ -23,7 +23,7 @@ from app.service.event_log import EventLog
 from app.service.sends import Sender
 from app.service.tasks import TaskService
 from app.settings import Settings
-from app.store.base import Lease, RetentionPolicy, StoreStartError, TaskStore
+from app.store.base import Lease, Purged, RetentionPolicy, StoreStartError, TaskStore
 from app.store.memory import MemoryTaskStore
 from app.store.turns import TurnStore
 from app.store.wakeups import LocalWakeups, Wakeups
@@ -104,6 +104,42 @@ def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
         raise StartError(str(error)) from None
 
 
+async def migrate(settings: Settings) -> None:
+    """Bring the database of the settings up to date; replicas that do so at once wait for each other.
+
+    Raises:
+        StartError: there is no database, or it cannot be used.
+    """
+    async with opened_database(settings.model_copy(update={"auto_migrate": True})):
+        pass
+
+
+async def purge(settings: Settings) -> Purged:
+    """Remove what the settings' retention lets go, once; raises as `migrate` does, and if there is no retention."""
+    if settings.retention is None:
+        raise StartError("Say what is old: --older-than 30d, or A2A_RETENTION.")
+    async with opened_database(settings) as store:
+        return await store.purge(retention_policy(settings.retention, settings))
+
+
+def retention_policy(age: float, settings: Settings) -> RetentionPolicy:
+    """What the settings let go, of tasks that ended `age` seconds ago."""
+    return RetentionPolicy(terminal_age=age, key_age=settings.key_retention)
+
+
+@asynccontextmanager
+async def opened_database(settings: Settings) -> AsyncIterator[TurnStore]:
+    """The store of the settings, if it outlives a process; opened."""
+    store = build_store(settings, LocalWakeups())
+    if isinstance(store, MemoryTaskStore) or not isinstance(store, TurnStore):
+        raise StartError("A2A_STORE_URL names memory://, which keeps nothing between processes.")
+    try:
+        async with store:
+            yield store
+    except StoreStartError as error:
+        raise StartError(str(error)) from None
+
+
 @asynccontextmanager
 async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeups: Wakeups) -> AsyncIterator[Services]:
     """Open everything in order, and close it in reverse: store, background work, the agent's own resources."""
@@ -150,7 +186,7 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             supervisor.forever(runner.keep_leases, "keep leases")
             supervisor.forever(recovery.watch, "recover turns")
             if settings.retention is not None:
-                policy = RetentionPolicy(terminal_age=settings.retention, key_age=settings.key_retention)
+                policy = retention_policy(settings.retention, settings)
                 sweeper = Sweeper(turn_store, policy, interval=min(SWEEP_INTERVAL, settings.retention))
                 supervisor.forever(sweeper.sweep, "sweep")
         yield services

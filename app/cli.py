@@ -14,13 +14,13 @@ import uvicorn
 from pydantic import ValidationError
 
 from app.api.app import with_state
-from app.bootstrap import StartError, build_app
+from app.bootstrap import StartError, build_app, migrate, purge
 from app.client.client import A2AClient, fetch_card
 from app.client.console import show_events, show_result
 from app.client.errors import AmbiguousSendError, ConnectionFailedError, InvalidPeerResponseError
 from app.client.retry import RetryPolicy
 from app.protocol import AgentCard, Message, Part, Role, to_json
-from app.protocol.errors import A2AError
+from app.protocol.errors import A2AError, UnavailableError
 from app.protocol.idempotency import IdempotencyKeyError, set_key
 from app.settings import Settings
 from app.telemetry import configure_logging
@@ -55,6 +55,35 @@ def serve(
         serve_until_told(settings)
     except StartError as error:
         fail(str(error))
+
+
+@cli.command("migrate")
+def migrate_command() -> None:
+    """Bring the database's schema up to date."""
+    settings = read_settings()
+    configure_logging(settings.log_level, settings.log_format)
+    try:
+        asyncio.run(migrate(settings))
+    except (StartError, UnavailableError) as error:
+        fail(str(error))
+    rich.print("The schema is up to date.")
+
+
+@cli.command("purge")
+def purge_command(
+    older_than: Annotated[
+        str | None, typer.Option(help="Age of ended tasks to remove, such as 30d; A2A_RETENTION if absent.")
+    ] = None,
+) -> None:
+    """Remove tasks that ended long ago, and keys whose task is gone, once."""
+    given = {"retention": older_than} if older_than is not None else {}
+    settings = read_settings(**given)
+    configure_logging(settings.log_level, settings.log_format)
+    try:
+        purged = asyncio.run(purge(settings))
+    except (StartError, UnavailableError) as error:
+        fail(str(error))
+    rich.print(f"Removed {purged.tasks} tasks and {purged.keys} idempotency keys.")
 
 
 def serve_until_told(settings: Settings) -> None:

@@ -54,3 +54,85 @@ async def cutting_proxy(host: str, port: int) -> AsyncIterator[CuttingProxy]:
     async with server:
         yield proxy
         server.close()
+
+
+class StatementProxy:
+    """Forwards a PostgreSQL connection, and can break it just when a transaction is being committed."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self.port = 0
+        self.cuts = 0
+        self._armed: bool | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+
+    def cut_at_commit(self, *, forward: bool) -> None:
+        """Break the connection of the next COMMIT: after it was forwarded, its answer unheard, or before."""
+        self._armed = forward
+
+    def cut_all(self) -> None:
+        """Break every connection there is."""
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._open |= {writer, upstream_writer}
+        try:
+            async with asyncio.TaskGroup() as group:
+                answers = group.create_task(self._answers(upstream_reader, writer))
+                await self._requests(reader, upstream_reader, upstream_writer, answers)
+                answers.cancel()
+        finally:
+            for side in (writer, upstream_writer):
+                self._open.discard(side)
+                side.transport.abort()
+
+    async def _requests(
+        self,
+        reader: asyncio.StreamReader,
+        answer: asyncio.StreamReader,
+        upstream: asyncio.StreamWriter,
+        answers: "asyncio.Task[None]",
+    ) -> None:
+        try:
+            while chunk := await reader.read(65_536):
+                if self._armed is not None and b"COMMIT" in chunk:
+                    forward, self._armed = self._armed, None
+                    self.cuts += 1
+                    answers.cancel()
+                    if forward:
+                        await asyncio.gather(answers, return_exceptions=True)
+                        upstream.write(chunk)
+                        # Once the server has answered, the transaction is committed.
+                        await answer.read(1)
+                    return
+                upstream.write(chunk)
+                await upstream.drain()
+        except OSError:
+            return
+
+    async def _answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while chunk := await reader.read(65_536):
+                writer.write(chunk)
+                await writer.drain()
+        except OSError:
+            return
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def statement_proxy(host: str, port: int) -> AsyncIterator[StatementProxy]:
+    """A proxy on a free loopback port before a PostgreSQL server."""
+    proxy = StatementProxy(host, port)
+    server = await asyncio.start_server(proxy.handle, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield proxy
+        proxy.cut_all()
+        server.close()

@@ -12,9 +12,7 @@ branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
 NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-ENDED = sa.text(
-    "state IN ('TASK_STATE_CANCELED', 'TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_REJECTED')"
-)
+ENDED = sa.text("state IN ('TASK_STATE_CANCELED', 'TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_REJECTED')")
 RUNNABLE = sa.text(
     "state NOT IN ('TASK_STATE_AUTH_REQUIRED', 'TASK_STATE_CANCELED', 'TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', "
     "'TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_REJECTED')"

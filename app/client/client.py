@@ -278,6 +278,10 @@ class A2AClient:
                         tried = 0
                         progress.note(event)
                         yield event
+                        if progress.ended and operation is not first:
+                            # The turn is over. The subscription that it was resumed by may stay open for the task's
+                            # sake, or go on to turns that are not this stream's.
+                            return
                 error: Exception = AmbiguousSendError("the stream ended before its task did")
             except (ConnectionFailedError, AmbiguousSendError, UnavailableError) as failure:
                 error = failure
@@ -310,17 +314,20 @@ class A2AClient:
                 raise InvalidPeerResponseError("the peer answered without a stream")
             is_first = True
             async for frame in EventSource(response).aiter_sse():
+                if not frame.data:
+                    continue  # a keep-alive comment and its blank line, which httpx-sse takes for an event
                 event = payload(_read(StreamResponse, self._transport.event(frame.data, response)))
                 reset = is_first and resumes and isinstance(event, Task)
                 is_first = False
                 yield StreamEvent(event, frame.id or None, reset)
-        except UnsupportedOperationError:
+        except UnsupportedOperationError as refusal:
             if not resumes or progress.task_id is None:
                 raise
             # The task ended while nobody listened, and the peer does not replay the end.
-            task = await self.get_task(progress.task_id)
-            progress.ended = True
-            yield StreamEvent(task, None, reset=True)
+            shown = StreamEvent(await self.get_task(progress.task_id), None, reset=True)
+            if not progress.ends_with(shown):
+                raise AmbiguousSendError("the stream was cut, and the peer does not let it be resumed") from refusal
+            yield shown
         except httpx.TransportError as error:
             raise AmbiguousSendError(f"the stream was cut: {_said(error)}") from error
         finally:

@@ -1,6 +1,9 @@
 """What can go wrong with a peer: its A2A errors by their classes, and what never became an answer."""
 
+import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx
@@ -43,47 +46,57 @@ def error_of_rest(response: httpx.Response) -> A2AError:
     """The error of an HTTP+JSON answer, whatever shape its body has."""
     try:
         error = orjson.loads(response.content)["error"]
-        message, details = str(error["message"]), error.get("details") or []
+        message, details = str(error["message"]), error.get("details")
     except (ValueError, KeyError, TypeError):
         message, details = f"HTTP {response.status_code}", []
-    return _typed(message, details, None, response)
+    return _typed(message, details if isinstance(details, list) else [], None, response)
 
 
-def error_of_jsonrpc(error: Mapping[str, Any], response: httpx.Response) -> A2AError:
-    """The error of a JSON-RPC answer."""
+def error_of_jsonrpc(error: Any, response: httpx.Response) -> A2AError:
+    """The error of a JSON-RPC answer, or of a frame."""
+    if not isinstance(error, dict):
+        return _typed(str(error), [], None, response)
     code = error.get("code")
     data = error.get("data")
     details = data if isinstance(data, list) else []
     return _typed(str(error.get("message", "")), details, code if isinstance(code, int) else None, response)
 
 
-def retry_after(response: httpx.Response) -> int | None:
-    """`Retry-After` in seconds, where it is a number."""
+def retry_after(response: httpx.Response) -> int:
+    """`Retry-After` in seconds, given as such or as a date (RFC 9110 10.2.3); 0 if there is none."""
     value = response.headers.get("retry-after", "")
-    return int(value) if value.isascii() and value.isdigit() else None
+    if value.isascii() and value.isdigit():
+        return int(value)
+    try:
+        until = parsedate_to_datetime(value)
+    except ValueError:
+        return 0
+    wait = until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)
+    return max(0, math.ceil(wait.total_seconds()))
 
 
 def _typed(message: str, details: list[Any], code: int | None, response: httpx.Response) -> A2AError:
-    violations = []
-    for detail in details:
-        if not isinstance(detail, dict):
-            continue
-        if (found := _BY_REASON.get(str(detail.get("reason")))) is not None and found is not UnavailableError:
-            return _made(found, message)
-        violations += [
-            FieldViolation(str(violation.get("field")), str(violation.get("description")))
-            for violation in detail.get("fieldViolations") or []
-        ]
-    if response.status_code in {429, 502, 503, 504}:
-        return UnavailableError(message, retry_after=retry_after(response) or 1)
-    if code is not None and code in _BY_CODE:
-        return _made(_BY_CODE[code], message)
-    if violations or response.status_code in {400, 422} or code in {-32600, -32602}:
+    reasons = [str(detail.get("reason")) for detail in details if isinstance(detail, dict)]
+    found = next((_BY_REASON[reason] for reason in reasons if reason in _BY_REASON), None)
+    if found is None and code is not None:
+        found = _BY_CODE.get(code)
+    if found is UnavailableError or (found is None and response.status_code in {429, 502, 503, 504}):
+        return UnavailableError(message, retry_after=retry_after(response))
+    violations = _violations(details)
+    if found is InvalidParamsError or (
+        found is None and (violations or response.status_code in {400, 422} or code in {-32600, -32602})
+    ):
         return InvalidParamsError(message, violations=violations)
-    if response.status_code == httpx.codes.NOT_FOUND:
-        return protocol.NotFoundError(message)
-    return InternalError(message)
+    if found is None and response.status_code == httpx.codes.NOT_FOUND:
+        found = protocol.NotFoundError
+    return (found or InternalError)(message)
 
 
-def _made(found: type[A2AError], message: str) -> A2AError:
-    return found(message)
+def _violations(details: list[Any]) -> list[FieldViolation]:
+    return [
+        FieldViolation(str(violation.get("field")), str(violation.get("description")))
+        for detail in details
+        if isinstance(detail, dict)
+        for violation in detail.get("fieldViolations") or []
+        if isinstance(violation, dict)
+    ]

@@ -2,6 +2,10 @@
 
 import random
 from dataclasses import dataclass
+from typing import Final
+
+LARGEST_EXPONENT: Final = 64
+"""Beyond it the bound is `maximum` in any policy, and the power soon too large for a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,5 +21,5 @@ class RetryPolicy:
 
     def delay(self, tried: int, retry_after: float | None = None) -> float:
         """Seconds to wait after so many tries; at least what the peer asked for."""
-        bound = min(self.maximum, self.initial * 2 ** (tried - 1))
+        bound = min(self.maximum, self.initial * 2 ** min(tried - 1, LARGEST_EXPONENT))
         return max(retry_after or 0.0, random.uniform(0, bound))  # noqa: S311 - jitter is no secret

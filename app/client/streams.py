@@ -45,5 +45,10 @@ class Progress:
             self.ended = True
             return
         self.task_id = event.id if isinstance(event, Task) else event.task_id
-        if item.state in self._ends_on:
-            self.ended = True
+        if item.state is not None:
+            # A handler may go on after AUTH_REQUIRED.
+            self.ended = self.ends_with(item)
+
+    def ends_with(self, item: StreamEvent) -> bool:
+        """Whether nothing more is to be expected after this event."""
+        return item.state in self._ends_on

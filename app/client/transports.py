@@ -88,9 +88,10 @@ class RestTransport:
         """The JSON of a frame."""
         event = _json(data)
         if isinstance(event, dict) and "error" in event:
-            raise error_of_jsonrpc(
-                {"message": event["error"].get("message"), "data": event["error"].get("details")}, response
-            )
+            error = event["error"]
+            if isinstance(error, dict):
+                error = {"message": error.get("message"), "data": error.get("details")}
+            raise error_of_jsonrpc(error, response)
         return event
 
 
@@ -114,9 +115,16 @@ class JsonRpcTransport:
 
     def result(self, response: httpx.Response) -> Any:
         """The `result` of the answer."""
-        if not response.is_success and not response.headers.get("content-type", "").startswith(JSON):
+        try:
+            answer = _json(response.content)
+        except InvalidPeerResponseError:
+            if response.is_success:
+                raise
+            answer = None
+        if not response.is_success and not (isinstance(answer, dict) and "jsonrpc" in answer):
+            # Somebody on the way, who does not speak JSON-RPC.
             raise error_of_rest(response)
-        return self._unwrap(_json(response.content), response)
+        return self._unwrap(answer, response)
 
     def event(self, data: str, response: httpx.Response) -> Any:
         """The `result` of a frame."""

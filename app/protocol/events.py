@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from app.protocol.extensions import TURN_MESSAGE_METADATA
 from app.protocol.lifecycle import Event, payload
-from app.protocol.protojson import to_dict, to_json
+from app.protocol.protojson import MAX_ENTRY_DEPTH, is_deeper_than, to_dict, to_json
 from app.protocol.types import (
     Message,
     StreamResponse,
@@ -59,8 +59,15 @@ def decode_event(data: bytes) -> Event:
 
 
 def update_of(event: Event) -> Update:
-    """The event with its bytes; raises as `encode_event` does."""
-    return Update(event, encode_event(event))
+    """The event with its bytes, as an entry of the log that `decode_event` can read.
+
+    Raises:
+        ValueError: as `encode_event`, or it is nested deeper than `MAX_ENTRY_DEPTH`.
+    """
+    data = encode_event(event)
+    if is_deeper_than(MAX_ENTRY_DEPTH, data):
+        raise ValueError(f"the event's JSON is nested more than {MAX_ENTRY_DEPTH} levels deep")
+    return Update(event, data)
 
 
 def begin_turn_update(task: Task, message: Message, now: datetime) -> Update:

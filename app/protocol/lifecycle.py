@@ -2,7 +2,7 @@
 
 from typing import Final
 
-import orjson
+from pydantic_core import to_json
 
 from app.protocol.extensions import TURN_MESSAGE_METADATA
 from app.protocol.types import (
@@ -48,7 +48,7 @@ def fold(task: Task, event: Event) -> Task:
         if task.status.message is not None:
             task.history.append(task.status.message)
         if event.metadata and (message := event.metadata.get(TURN_MESSAGE_METADATA)):
-            task.history.append(Message.model_validate_json(orjson.dumps(message)))
+            task.history.append(Message.model_validate_json(to_json(message)))
         task.status = event.status
     elif isinstance(event, Task):
         return copy_task(event)

@@ -10,6 +10,7 @@ import binascii
 import operator
 import re
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Annotated, Any, Final, TypeVar
 
 import orjson
@@ -91,6 +92,17 @@ def to_dict(model: BaseModel) -> dict[str, Any]:
 _LINE_ENDS: Final = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
+MAX_DEPTH: Final = 128
+"""How many arrays and objects inside each other a body may have. What is made of it (a log entry, a list of tasks, a
+JSON-RPC answer) nests it a few levels deeper, and our reader takes 200."""
+
+MAX_ENTRY_DEPTH: Final = MAX_DEPTH + 16
+"""The same for a log entry."""
+
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_TO_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
+
 
 def _storable(data: bytes) -> bytes:
     if b"\\u0000" in data and _NUL.search(data):
@@ -100,6 +112,14 @@ def _storable(data: bytes) -> bytes:
             if raw in data:
                 data = data.replace(raw, escaped)
     return data
+
+
+def is_deeper_than(depth: int, data: bytes) -> bool:
+    """Whether valid JSON has more than so many arrays and objects inside each other."""
+    if data.count(b"[") + data.count(b"{") <= depth:
+        return False
+    steps = _STRING.sub(b"", data).translate(_TO_STEPS, _NO_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0) > depth
 
 
 def check_json(body: bytes) -> None:
@@ -114,6 +134,8 @@ def check_json(body: bytes) -> None:
         raise ValueError(f"the body is not valid JSON: {error}") from None
     if b"\\u0000" in body and _NUL.search(body):
         raise ValueError("the body contains the NUL character (U+0000), which cannot be stored")
+    if is_deeper_than(MAX_DEPTH, body):
+        raise ValueError(f"the body's JSON is nested more than {MAX_DEPTH} levels deep")
 
 
 def _read_timestamp(value: object) -> object:
@@ -121,6 +143,11 @@ def _read_timestamp(value: object) -> object:
         raise ValueError("must be an ISO 8601 timestamp with a time zone, such as 2026-01-31T12:00:00.000Z")
     if isinstance(value, int | float):
         raise ValueError("must be an ISO 8601 timestamp string")  # noqa: TRY004 - Pydantic collects ValueError only
+    if isinstance(value, str) and not value.endswith("Z"):
+        try:
+            return datetime.fromisoformat(value).astimezone(UTC)
+        except (OverflowError, ValueError):
+            raise ValueError("must be a timestamp within the years 1 to 9999, in UTC") from None
     return value
 
 
@@ -205,7 +232,17 @@ OptionalId = Annotated[
 ]
 """An identifier that may be absent; the empty string is absent, as in proto3."""
 
-Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+
+def _refuse_boolean(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be an integer")  # noqa: TRY004 - Pydantic collects ValueError only
+    return value
+
+
+Integer = Annotated[int, BeforeValidator(_refuse_boolean)]
+"""A number, or a string of one, without a fraction, as in ProtoJSON."""
+
+Int32 = Annotated[Integer, Field(ge=-(2**31), le=2**31 - 1)]
 
 Flag = StrictBool
 """A boolean that takes `true` and `false` only, as ProtoJSON does."""

@@ -8,6 +8,7 @@ from app.protocol.protojson import (
     Flag,
     Id,
     Int32,
+    Integer,
     OptionalId,
     ProtoModel,
     Repeated,
@@ -18,7 +19,7 @@ from app.protocol.protojson import (
 from app.protocol.push import TaskPushNotificationConfig
 from app.protocol.types import Message, Task, TaskState
 
-HistoryLength = Annotated[int, Field(ge=0, le=2**31 - 1)]
+HistoryLength = Annotated[Integer, Field(ge=0, le=2**31 - 1)]
 
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 100
@@ -58,7 +59,7 @@ class ListTasksRequest(ProtoModel):
     tenant: OptionalId = None
     context_id: OptionalId = None
     status: TaskState | None = None
-    page_size: Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)] | None = None
+    page_size: Annotated[Integer, Field(ge=1, le=MAX_PAGE_SIZE)] | None = None
     """1 to 100; 50 if absent."""
     page_token: str | None = None
     history_length: HistoryLength | None = None

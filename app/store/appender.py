@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from app.protocol.errors import UnavailableError
 from app.protocol.events import Clock
-from app.store.engines import Database, LostCommitError
+from app.store.engines import ConnectionLostError, Database, LostCommitError
 from app.store.listing import milliseconds
 from app.store.scripts import Script, fetch
 from app.store.sql_head import Head
@@ -143,7 +143,7 @@ class Appender:
                 failure = UnavailableError("The connection to the store was lost.")
             except UnavailableError as error:
                 # What may have been stored by a try before is worth a few more, to be able to say.
-                if not operations[0].uncertain:
+                if not operations[0].uncertain and not isinstance(error, ConnectionLostError):
                     raise
                 failure = error
             else:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from app.protocol.errors import UnavailableError
-from app.store.engines import LostCommitError, StoreUrl
+from app.store.engines import ConnectionLostError, LostCommitError, StoreUrl
 from app.store.scripts import Query, Row, Script, Write
 from app.store.statements import DialectName
 from app.store.values import StoreStartError
@@ -41,6 +41,10 @@ _UNREACHABLE: Final = (
     asyncpg.InvalidCatalogNameError,
 )
 """What says that the database cannot do this now, and not that it was asked wrongly."""
+
+
+_LOST: Final = (ConnectionResetError, BrokenPipeError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError)
+"""What says that a connection broke, and not that none can be made."""
 
 
 class PostgresqlDatabase:
@@ -68,7 +72,9 @@ class PostgresqlDatabase:
             async with self._connection():
                 pass
         except UnavailableError as error:
-            raise StoreStartError(f"PostgreSQL at {self._url.shown} cannot be used: {error.message}") from None
+            raise StoreStartError(
+                f"PostgreSQL at {self._url.shown} cannot be used: {_said(error.__cause__ or error)}."
+            ) from None
 
     async def close(self) -> None:
         """Close all connections."""
@@ -117,7 +123,7 @@ class PostgresqlDatabase:
             try:
                 connection = await self._engine.connect()
                 raw = cast("Any", (await connection.get_raw_connection()).driver_connection)
-                if raw.is_closed():
+                while raw.is_closed():
                     # It broke while nobody used it, and so did the others of its age.
                     await connection.invalidate()
                     await connection.close()
@@ -129,6 +135,8 @@ class PostgresqlDatabase:
                     with contextlib.suppress(Exception):
                         await connection.invalidate()
                 raise
+        except _LOST as error:
+            raise ConnectionLostError(f"The database cannot be used now: {_said(error)}.") from error
         except (*_UNREACHABLE, DBAPIError) as error:
             raise UnavailableError(f"The database cannot be used now: {_said(error)}.") from error
         finally:

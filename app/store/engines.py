@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from sqlalchemy import Connection
 
+from app.protocol.errors import UnavailableError
 from app.store.scripts import Script
 from app.store.statements import DialectName
 from app.store.values import StoreStartError
@@ -19,6 +20,10 @@ SQLITE_SCHEMES: Final = frozenset({"sqlite", "sqlite+aiosqlite", "sqlite+pysqlit
 
 _CLIENT_ONLY: Final = frozenset({"channel_binding", "gssencmode", "sslcompression", "sslsni", "keepalives"})
 """Parameters of libpq that asyncpg would send on to the server, which knows nothing of them."""
+
+
+class ConnectionLostError(UnavailableError):
+    """The connection broke before anything was committed; another may serve."""
 
 
 class LostCommitError(Exception):

@@ -8,7 +8,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Column, Connection, text
 
 from alembic import command
 from app.store.engines import Database
@@ -57,8 +57,25 @@ def current_revision(connection: Connection) -> str | None:
 
 def differences(connection: Connection) -> list[Any]:
     """How the schema differs from the tables in `app.store.tables`; empty when it does not."""
-    context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+    context = MigrationContext.configure(connection, opts=comparison(connection))
     return list(compare_metadata(context, Base.metadata))
+
+
+def comparison(connection: Connection) -> dict[str, Any]:
+    """How a database's schema is compared with the tables.
+
+    SQLite cannot tell of what an index with an expression is made, so there those are left to a comparison of the SQL.
+    """
+    options: dict[str, Any] = {"compare_type": True, "compare_server_default": True}
+    if connection.dialect.name == "sqlite":
+        expressions = {
+            str(index.name)
+            for table in Base.metadata.tables.values()
+            for index in table.indexes
+            if any(not isinstance(expression, Column) for expression in index.expressions)
+        }
+        options["include_object"] = lambda _item, name, kind, *_: kind != "index" or name not in expressions
+    return options
 
 
 @lru_cache(maxsize=1)

@@ -39,7 +39,7 @@ from app.store.base import (
 )
 from app.store.databases import database_for
 from app.store.engine_sqlite import Synchronous
-from app.store.engines import LostCommitError
+from app.store.engines import ConnectionLostError, LostCommitError
 from app.store.listing import milliseconds
 from app.store.migrations import prepare
 from app.store.scripts import Script, fetch
@@ -101,12 +101,21 @@ class _Core:
             self.database, self.reads, self.writes, max_events=max_events, clock=clock, publish=wakeups.publish
         )
 
+    async def read(self, script: Callable[[], Script[T]]) -> T:
+        """Run a script that only reads; on another connection where the first is found broken."""
+        for _ in range(MAX_TRIES):
+            try:
+                return await self.database.read(script())
+            except ConnectionLostError:
+                continue
+        return await self.database.read(script())
+
     async def repeatable(self, script: Callable[[], Script[T]]) -> T:
         """Run a transaction that may run twice without harm."""
         for _ in range(MAX_TRIES):
             try:
                 return await self.database.write(script())
-            except LostCommitError:
+            except (LostCommitError, ConnectionLostError):
                 continue
         raise UnavailableError("The connection to the store was lost.")
 
@@ -146,7 +155,7 @@ class _View(TaskStore):
 
     async def list(self, params: ListTasksRequest) -> ListTasksResponse:
         """One page of tasks, newest status first; without artifacts it reads no log."""
-        return await self._core.database.read(read_page(self._core.reads, self._owner, params))
+        return await self._core.read(lambda: read_page(self._core.reads, self._owner, params))
 
     async def insert_if_absent(self, task: Task) -> bool:
         """Store the task if its id is free; durable on return."""
@@ -160,12 +169,12 @@ class _View(TaskStore):
 
     async def count(self) -> int:
         """How many tasks this owner has."""
-        ((count,),) = await self._core.database.read(fetch(self._core.reads.count, self._digest))
+        ((count,),) = await self._core.read(lambda: fetch(self._core.reads.count, self._digest))
         return int(count)
 
     async def ping(self) -> None:
         """Read one row."""
-        await self._core.database.read(fetch(self._core.reads.position, "", self._digest))
+        await self._core.read(lambda: fetch(self._core.reads.position, "", self._digest))
 
     async def claim_idempotency_key(self, key: str, message_id: str, task_id: str) -> KeyClaimed | Replay | Conflict:
         """Claim a key for a task whose turn begins with entry 1; the index is never full."""
@@ -190,7 +199,7 @@ class _View(TaskStore):
 
     async def read_events(self, task_id: str, after_seq: int, limit: int) -> Sequence[LogEntry]:
         """Entries after a position, in order."""
-        rows = await self._core.database.read(fetch(self._core.reads.events, task_id, self._digest, after_seq, limit))
+        rows = await self._core.read(lambda: fetch(self._core.reads.events, task_id, self._digest, after_seq, limit))
         return [LogEntry(seq, bytes(data)) for seq, data in rows]
 
     async def create_task(self, new: NewTask) -> Claimed | Replay | Conflict:
@@ -208,14 +217,14 @@ class _View(TaskStore):
 
     async def snapshot(self, task_id: str) -> Snapshot | None:
         """The task with its position, of one moment."""
-        return await self._core.database.read(read_snapshot(self._core.reads, self._owner, task_id))
+        return await self._core.read(lambda: read_snapshot(self._core.reads, self._owner, task_id))
 
     async def begin_cancel(self, task_id: str, lease: Lease) -> Claimed | CancelFlagged | Ended | NotFound:
         """Flag a running turn, or take a task that nobody runs."""
         return await self._core.appender.run(BeginCancel(self._owner, task_id, lease))
 
     async def _positions(self, task_id: str) -> tuple[int, int]:
-        rows = await self._core.database.read(fetch(self._core.reads.position, task_id, self._digest))
+        rows = await self._core.read(lambda: fetch(self._core.reads.position, task_id, self._digest))
         return (rows[0][0], rows[0][1]) if rows else (0, 0)
 
 
@@ -283,7 +292,7 @@ class SqlTaskStore(_View):
 
     async def stranded_turns(self, limit: int) -> Sequence[StrandedTurn]:
         """Turns that nobody runs, oldest lease first."""
-        return await self._core.database.read(stranded(self._core.turns, limit))
+        return await self._core.read(lambda: stranded(self._core.turns, limit))
 
     async def take_over(self, turn: StrandedTurn, lease: Lease) -> Claimed | None:
         """Take a stranded turn."""
@@ -298,7 +307,7 @@ class SqlTaskStore(_View):
         """The tails of many tasks, in one query."""
         if not cursors:
             return {}
-        return await self._core.database.read(read_tails(self._core.reads, cursors, limit))
+        return await self._core.read(lambda: read_tails(self._core.reads, cursors, limit))
 
     async def purge(self, policy: RetentionPolicy) -> Purged:
         """Remove what the policy lets go, a batch a transaction."""
