@@ -101,7 +101,7 @@ def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
             auto_migrate=settings.auto_migrate,
         )
     except StoreStartError as error:
-        raise StartError(str(error)) from None
+        raise StartError(f"A2A_STORE_URL: {error}") from None
 
 
 async def migrate(settings: Settings) -> None:

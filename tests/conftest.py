@@ -163,9 +163,15 @@ def script() -> Script:
 
 
 @pytest.fixture
-def settings() -> Settings:
+def store_url() -> str:
+    """Where the server under test keeps its tasks; `on_every_store` makes it all three in turn."""
+    return "memory://"
+
+
+@pytest.fixture
+def settings(store_url: str) -> Settings:
     return Settings(
-        _env_file=None, store_url="memory://", cancel_grace=0.05, busy_wait=0.2, shutdown_grace=0.05, lease_ttl=15.0
+        _env_file=None, store_url=store_url, cancel_grace=0.05, busy_wait=0.2, shutdown_grace=0.05, lease_ttl=15.0
     )
 
 

@@ -24,7 +24,7 @@ from app.client.transports import (
     call,
 )
 from app.protocol.agent_card import AgentCard
-from app.protocol.errors import UnavailableError, UnsupportedOperationError
+from app.protocol.errors import LogTruncatedError, UnavailableError, UnsupportedOperationError
 from app.protocol.extensions import IDEMPOTENCY_EXTENSION_URI
 from app.protocol.idempotency import key_of
 from app.protocol.lifecycle import payload
@@ -283,7 +283,7 @@ class A2AClient:
                             # sake, or go on to turns that are not this stream's.
                             return
                 error: Exception = AmbiguousSendError("the stream ended before its task did")
-            except (ConnectionFailedError, AmbiguousSendError, UnavailableError) as failure:
+            except (ConnectionFailedError, AmbiguousSendError, UnavailableError, LogTruncatedError) as failure:
                 error = failure
             if progress.ended:
                 return

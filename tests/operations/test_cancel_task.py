@@ -3,6 +3,9 @@
 import asyncio
 
 from tests.conftest import Api
+from tests.operations.conftest import on_every_store
+
+pytestmark = on_every_store
 
 
 async def test_cancelling_a_running_task_stops_its_handler(api: Api) -> None:

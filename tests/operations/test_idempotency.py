@@ -8,6 +8,9 @@ import pytest
 from app.protocol.extensions import IDEMPOTENCY_EXTENSION_URI
 from app.protocol.idempotency import IDEMPOTENCY_KEY_METADATA, new_key
 from tests.conftest import Api
+from tests.operations.conftest import on_every_store
+
+pytestmark = on_every_store
 
 KEY = "0123456789abcdef"
 

@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from tests.conftest import Api
+from tests.operations.conftest import on_every_store
+
+pytestmark = on_every_store
 
 
 async def test_send_message_answers_with_the_completed_task(api: Api) -> None:

@@ -8,6 +8,9 @@ import pytest
 from app.protocol import Message, StreamResponse, Task, fold, payload, to_dict
 from app.settings import Settings
 from tests.conftest import Api, Event, read_events
+from tests.operations.conftest import on_every_store
+
+pytestmark = on_every_store
 
 if TYPE_CHECKING:
     import httpx

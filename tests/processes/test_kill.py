@@ -120,11 +120,12 @@ async def kill_rounds(folder: Path, rounds: int, seed: int, **settings: str) -> 
         assert await server.stop() == 0
 
 
+@pytest.mark.timeout(240)
 async def test_sqlite_survives_kills(tmp_path: Path) -> None:
     await kill_rounds(tmp_path, 5, seed=1, store_url="sqlite:///./a2a.db")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 async def test_postgresql_survives_kills(tmp_path: Path, postgres_url: str) -> None:
     await kill_rounds(tmp_path, 5, seed=2, store_url=postgres_url)
 

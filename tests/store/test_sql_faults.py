@@ -9,10 +9,11 @@ import pytest
 
 from app.protocol import TaskState
 from app.protocol.errors import UnavailableError
+from app.protocol.events import update_of
 from app.store.base import Claimed, Commit, FencedError, Replay
 from app.store.sql import SqlTaskStore
 from tests.postgres import PostgresServer, postgres_server
-from tests.store.values import a_task, begin, chunk, new_task, update_of
+from tests.store.values import a_task, begin, chunk, new_task
 from tests.tcp_proxy import StatementProxy, statement_proxy
 
 
