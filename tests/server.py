@@ -14,7 +14,7 @@ import httpx
 
 ROOT = Path(__file__).parent.parent
 CONSOLE = Path(sys.executable).parent / "a2a"
-START_LIMIT = 20.0
+START_LIMIT = 60.0
 """Seconds that a server may take to become ready; the machine may be busy."""
 
 

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from app.protocol.errors import UnavailableError
 from app.protocol.events import Clock
-from app.store.engines import ConnectionLostError, Database, LostCommitError
+from app.store.engines import ConnectionLostError, Database, LostCommitError, RacedError
 from app.store.listing import milliseconds
 from app.store.scripts import Script, fetch
 from app.store.sql_head import Head
 from app.store.sql_operations import Operation
-from app.store.sql_plan import HeldKey, Plan, RacedError
+from app.store.sql_plan import HeldKey, Plan
 from app.store.sql_reads import ReadStatements
 from app.store.sql_tasks import read_stored, read_tasks
 from app.store.sql_writes import WriteStatements
@@ -28,9 +28,9 @@ T = TypeVar("T")
 MAX_ENTRIES: Final = 500
 MAX_BYTES: Final = 1 << 20
 """Bounds of one transaction; a single operation may be larger."""
-MAX_TRIES: Final = 10
-"""Of a transaction that others came in between of, or whose end nobody knows."""
-RETRY_DELAY: Final = 0.05
+GIVE_UP_AFTER: Final = 5.0
+"""Seconds for which a transaction that others came in between of, or whose end nobody knows, is tried again."""
+RETRY_DELAY: Final = 0.02
 """Seconds before the second try, doubled with each further one."""
 RECENT_ENTRIES: Final = 2_000
 """Entries looked at to find out what a lost transaction left."""
@@ -68,38 +68,41 @@ class Appender:
         self._publish = publish
         self._queue: deque[_Queued] = deque()
         self._wanted = asyncio.Event()
+        self._closed = False
         self.snapshots_due: set[str] = set()
         """Tasks whose tail has become long: their next commit is to bring a snapshot."""
 
     async def run(self, operation: Operation[T]) -> T:
         """Store an operation; durable on return.
 
-        One that is given up by its caller is stored all the same.
+        One whose caller gives up is stored all the same.
 
         Raises:
-            UnavailableError: the database is out of reach.
+            UnavailableError: the database is out of reach, or the store is closed.
             Exception: what the operation raises.
         """
+        if self._closed:
+            raise UnavailableError("The store is closed.")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.append(_Queued(operation, future))
         self._wanted.set()
         return await future
 
     async def serve(self) -> None:
-        """Store what is queued, for ever."""
-        while True:
+        """Store what is queued, until the appender is closed and all is stored."""
+        while not self._closed or self._queue:
             await self._wanted.wait()
             self._wanted.clear()
             while self._queue:
                 await self._store(self._take())
 
-    def refuse(self) -> None:
-        """Fail what is still queued: the store is closed."""
-        while self._queue:
-            _settle(self._queue.popleft(), UnavailableError("The store is closed."))
+    def close(self) -> None:
+        """Take no more; what is queued is still stored."""
+        self._closed = True
+        self._wanted.set()
 
     def _take(self) -> list[_Queued]:
-        batch, entries, size = [self._queue.popleft()], 0, 0
+        batch = [self._queue.popleft()]
         entries, size = batch[0].operation.entries, batch[0].operation.size
         while self._queue:
             following = self._queue[0].operation
@@ -109,34 +112,50 @@ class Appender:
             batch.append(self._queue.popleft())
         return batch
 
-    async def _store(self, batch: Sequence[_Queued]) -> None:
+    async def _store(self, batch: Sequence[_Queued]) -> bool:
+        """Store these, and answer each; says whether the database was within reach."""
         try:
             outcome = await self._transact([queued.operation for queued in batch])
         except UnavailableError as error:
             for queued in batch:
                 _settle(queued, UnavailableError(error.message, retry_after=error.retry_after))
+            return False
+        except asyncio.CancelledError:
+            for queued in batch:
+                _settle(queued, UnavailableError("The store is closed."))
+            raise
         except Exception as error:
             if len(batch) == 1:
                 _settle(batch[0], error)
-                return
+                return True
             # One bad item must not fail the others.
             log.warning("a group could not be stored; each of it is tried alone", size=len(batch), error=repr(error))
-            for queued in batch:
-                await self._store([queued])
-        else:
-            for task_id in outcome.plan.changed:
-                self._publish(task_id)
-            for queued, result in zip(batch, outcome.results, strict=True):
-                _settle(queued, result)
+            return await self._store_singly(batch)
+        for task_id in outcome.plan.changed:
+            self._publish(task_id)
+        for queued, result in zip(batch, outcome.results, strict=True):
+            _settle(queued, result)
+        return True
+
+    async def _store_singly(self, batch: Sequence[_Queued]) -> bool:
+        within_reach = True
+        for queued in batch:
+            # Once the database is out of reach, the time it takes to find that out is not spent on each.
+            if within_reach:
+                within_reach = await self._store([queued])
+            else:
+                _settle(queued, UnavailableError("The database cannot be used now."))
+        return within_reach
 
     async def _transact(self, operations: Sequence[Operation[Any]]) -> _Outcome:
-        tried = 0
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + GIVE_UP_AFTER
+        delay = RETRY_DELAY
         while True:
-            tried += 1
             try:
                 outcome = await self._database.write(self._script(operations))
             except RacedError:
-                failure = UnavailableError("The store is contended; retry.")
+                failure = UnavailableError("Too many others write to the same tasks now.")
             except LostCommitError:
                 for operation in operations:
                     operation.uncertain = True
@@ -149,9 +168,10 @@ class Appender:
             else:
                 self._note(outcome.plan)
                 return outcome
-            if tried >= MAX_TRIES:
+            if loop.time() + delay > deadline:
                 raise failure
-            await asyncio.sleep(RETRY_DELAY * 2 ** min(tried - 1, 5))
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, 1.0)
 
     def _note(self, plan: Plan) -> None:
         for task_id, head in plan.heads.items():

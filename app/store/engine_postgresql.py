@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import asyncpg
 from sqlalchemy import Connection
@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from app.protocol.errors import UnavailableError
-from app.store.engines import ConnectionLostError, LostCommitError, StoreUrl
+from app.protocol.errors import InternalError, InvalidParamsError, UnavailableError
+from app.store.engines import ConnectionLostError, LostCommitError, RacedError, StoreUrl
 from app.store.scripts import Query, Row, Script, Write
 from app.store.statements import DialectName
 from app.store.values import StoreStartError
@@ -36,7 +36,7 @@ _UNREACHABLE: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
-    asyncpg.TransactionRollbackError,
+    asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
 )
@@ -45,6 +45,10 @@ _UNREACHABLE: Final = (
 
 _LOST: Final = (ConnectionResetError, BrokenPipeError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError)
 """What says that a connection broke, and not that none can be made."""
+
+
+_NOT_TAKEN: Final = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
+"""What says that a value is no text to the database, out of its range, or too long."""
 
 
 class PostgresqlDatabase:
@@ -86,7 +90,7 @@ class PostgresqlDatabase:
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
         except (*_UNREACHABLE, DBAPIError) as error:
-            raise UnavailableError(f"{_said(error)}.") from error
+            raise UnavailableError(f"The database cannot be used now: {_said(error)}.") from error
 
     async def read(self, script: Script[T]) -> T:
         """Run a script that only reads."""
@@ -99,6 +103,9 @@ class PostgresqlDatabase:
             await raw.execute("BEGIN")
             try:
                 result = await _run(raw, script)
+            except asyncpg.TransactionRollbackError as error:
+                await raw.execute("ROLLBACK")
+                raise RacedError from error
             except BaseException:
                 with contextlib.suppress(*_UNREACHABLE):
                     await raw.execute("ROLLBACK")
@@ -119,19 +126,18 @@ class PostgresqlDatabase:
     async def _connection(self) -> AsyncIterator[Any]:
         """The driver's connection; one that broke is not given to anybody else."""
         connection: AsyncConnection | None = None
+        raw: Any = None
         try:
             try:
-                connection = await self._engine.connect()
-                raw = cast("Any", (await connection.get_raw_connection()).driver_connection)
+                connection, raw = await self._take()
                 while raw.is_closed():
                     # It broke while nobody used it, and so did the others of its age.
                     await connection.invalidate()
                     await connection.close()
-                    connection = await self._engine.connect()
-                    raw = cast("Any", (await connection.get_raw_connection()).driver_connection)
+                    connection, raw = await self._take()
                 yield raw
-            except BaseException:
-                if connection is not None:
+            except BaseException as error:
+                if connection is not None and not _is_whole(raw, error):
                     with contextlib.suppress(Exception):
                         await connection.invalidate()
                 raise
@@ -139,10 +145,25 @@ class PostgresqlDatabase:
             raise ConnectionLostError(f"The database cannot be used now: {_said(error)}.") from error
         except (*_UNREACHABLE, DBAPIError) as error:
             raise UnavailableError(f"The database cannot be used now: {_said(error)}.") from error
+        except _NOT_TAKEN as error:
+            raise InvalidParamsError(f"The database cannot take this: {_said(error)}.") from error
+        except asyncpg.PostgresError as error:
+            raise InternalError(f"The database refused a statement: {_said(error)}.") from error
         finally:
             if connection is not None:
                 with contextlib.suppress(Exception):
                     await asyncio.shield(connection.close())
+
+    async def _take(self) -> tuple[AsyncConnection, Any]:
+        connection = await self._engine.connect()
+        return connection, (await connection.get_raw_connection()).driver_connection
+
+
+def _is_whole(raw: Any, error: BaseException) -> bool:
+    """Whether a connection is as good as before, for all that went wrong on it."""
+    if not isinstance(error, Exception) or isinstance(error, (LostCommitError, *_UNREACHABLE)):
+        return False
+    return raw is not None and not raw.is_closed() and not raw.is_in_transaction()
 
 
 async def _run(raw: Any, script: Script[T]) -> T:

@@ -17,7 +17,7 @@ import orjson
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.pool import StaticPool
 
-from app.protocol.errors import UnavailableError
+from app.protocol.errors import InternalError, InvalidParamsError, UnavailableError
 from app.store.engines import StoreUrl
 from app.store.scripts import Query, Row, Script, Write
 from app.store.statements import DialectName
@@ -172,8 +172,12 @@ def _transact(connection: sqlite3.Connection | None, begin: str, script: Script[
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-    except sqlite3.OperationalError as error:
-        raise UnavailableError(f"The store cannot be used now: {error}.") from error
+    except (UnicodeError, OverflowError, sqlite3.DataError) as error:
+        raise InvalidParamsError(f"The database cannot take this: {error}.") from error
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError) as error:
+        raise InternalError(f"The database refused a statement: {error}.") from error
+    except sqlite3.Error as error:
+        raise UnavailableError(f"The database cannot be used now: {error}.") from error
     return result
 
 

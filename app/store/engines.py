@@ -26,6 +26,10 @@ class ConnectionLostError(UnavailableError):
     """The connection broke before anything was committed; another may serve."""
 
 
+class RacedError(Exception):
+    """Another transaction came in between; nothing was written, and the same work can be tried again."""
+
+
 class LostCommitError(Exception):
     """The connection was lost while a transaction was being committed: it may have been, or not."""
 
@@ -148,6 +152,7 @@ class Database(Protocol):
 
         Raises:
             UnavailableError: the database is out of reach.
+            InvalidParamsError: it was given what it cannot take.
         """
         ...
 
@@ -156,6 +161,8 @@ class Database(Protocol):
 
         Raises:
             LostCommitError: nobody knows whether it was committed.
+            RacedError: the database chose it to give way to another.
             UnavailableError: the database is out of reach; nothing was done.
+            InvalidParamsError: it holds what the database cannot keep.
         """
         ...

@@ -4,15 +4,19 @@ import base64
 import binascii
 import hashlib
 from datetime import datetime
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import orjson
 
 from app.protocol.errors import InvalidParamsError
 from app.protocol.identity import Owner
-from app.protocol.lifecycle import copy_task, trim_history
+from app.protocol.lifecycle import trim_history
 from app.protocol.requests import DEFAULT_PAGE_SIZE, ListTasksRequest
 from app.protocol.types import Task
+
+_MAX_TOTAL: Final = 2**31 - 1
+_MAX_TIMESTAMP: Final = 2**53
+"""Anybody can compute the digest, so what a token says is as untrusted as any parameter."""
 
 
 class PageToken(NamedTuple):
@@ -43,11 +47,17 @@ class PageToken(NamedTuple):
             timestamp, task_id, total, digest = fields
         except (ValueError, TypeError, binascii.Error):
             raise InvalidParamsError.of("pageToken", "is not a token of this server") from None
-        if not (isinstance(timestamp, int) and isinstance(task_id, str) and isinstance(total, int)):
+        if not (_within(timestamp, -_MAX_TIMESTAMP, _MAX_TIMESTAMP) and _within(total, 0, _MAX_TOTAL)):
+            raise InvalidParamsError.of("pageToken", "is not a token of this server")
+        if not isinstance(task_id, str) or "\0" in task_id:
             raise InvalidParamsError.of("pageToken", "is not a token of this server")
         if digest != _digest(owner, params):
             raise InvalidParamsError.of("pageToken", "belongs to another listing; repeat the filters of its first page")
         return cls(timestamp, task_id, total)
+
+
+def _within(value: object, lowest: int, highest: int) -> bool:
+    return type(value) is int and lowest <= value <= highest
 
 
 def _digest(owner: Owner, params: ListTasksRequest) -> str:
@@ -71,7 +81,7 @@ def status_time(task: Task) -> int:
 
 
 def listed(task: Task, params: ListTasksRequest) -> Task:
-    """The task as a page shows it."""
+    """The task as a page shows it; shares its members with `task`."""
     if not params.include_artifacts:
         task = task.model_copy(update={"artifacts": []})
-    return trim_history(copy_task(task), params.history_length)
+    return trim_history(task, params.history_length)

@@ -6,11 +6,11 @@ No method suspends between its first look and its last change, so each is atomic
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from app.protocol.events import Clock, Update, begin_turn_update, encode_event, update_of, utc_now
+from app.protocol.events import Clock, Update, begin_turn_update, update_of, utc_now
 from app.protocol.identity import ANONYMOUS, Owner
-from app.protocol.lifecycle import INTERRUPTED, TERMINAL, Event, copy_task, fold
+from app.protocol.lifecycle import TURN_ENDING, Event, fold
 from app.protocol.requests import ListTasksRequest, ListTasksResponse
-from app.protocol.types import Artifact, Task, TaskArtifactUpdateEvent
+from app.protocol.types import Task, TaskArtifactUpdateEvent
 from app.store.base import (
     ArtifactDelta,
     Busy,
@@ -35,6 +35,7 @@ from app.store.base import (
     TaskStore,
     refuse_turn,
 )
+from app.store.memory_copy import own_event, own_task
 from app.store.memory_partition import Partition, Record
 from app.store.memory_space import Space
 from app.store.turns import LogTail, Renewal, StrandedTurn
@@ -74,18 +75,18 @@ class _View(TaskStore):
         if record is None:
             if task.id in self._space.owners:
                 raise FencedError(f"the task id {task.id} is taken")
-            self._space.add(self._owner, _own(task))
+            self._space.add(self._owner, own_task(task))
         else:
             if record.ended and record.task.status.state is not task.status.state:
                 raise FencedError("the task has ended")
-            record.task = _own(task)
+            record.task = own_task(task)
             self._space.settle(record)
         self._space.wakeups.publish(task.id)
 
     async def get(self, task_id: str) -> Task | None:
         """The task, or `None`; a copy."""
         record = self._record(task_id)
-        return None if record is None else copy_task(record.task)
+        return None if record is None else own_task(record.task)
 
     async def list(self, params: ListTasksRequest) -> ListTasksResponse:
         """One page of tasks, newest status first."""
@@ -96,7 +97,7 @@ class _View(TaskStore):
         """Store the task if its id is free."""
         if task.id in self._space.owners:
             return False
-        self._space.add(self._owner, _own(task))
+        self._space.add(self._owner, own_task(task))
         return True
 
     async def delete(self, task_id: str) -> None:
@@ -115,17 +116,16 @@ class _View(TaskStore):
 
     async def release_idempotency_key(self, key: str) -> None:
         """Free a key; one that is not held is no error."""
-        partition = self._space.partitions.get(self._owner)
-        if partition is not None and self._space.release(partition, key):
-            self._space.drop_if_empty(partition)
+        self._space.release(self._owner, key)
 
     async def save_artifact_delta(self, task: Task, delta: ArtifactDelta) -> None:
         """Apply the change in place; falls back to `save` where the stored task does not match."""
         record = self._record(task.id)
-        if record is None or record.ended or not _fits(record.task, task, delta.artifact):
+        if record is None or record.ended or not _fits(record.task, task, delta):
             await self.save(task)
             return
-        fold(record.task, TaskArtifactUpdateEvent(task_id=task.id, artifact=delta.artifact, append=delta.append))
+        event = TaskArtifactUpdateEvent(task_id=task.id, artifact=delta.artifact, append=delta.append)
+        fold(record.task, own_event(event))
         self._space.wakeups.publish(task.id)
 
     async def append_event(self, task_id: str, seq: int, event: Event) -> None:
@@ -139,7 +139,7 @@ class _View(TaskStore):
             raise EventLogGapError(f"the log ends at {record.head}; {seq} would leave a gap")
         if record.ended:
             raise FencedError("the task has ended")
-        self._space.write(record, [Update(event, encode_event(event))])
+        self._space.write(record, [update_of(event)])
         self._space.wakeups.publish(task_id)
 
     async def last_event_seq(self, task_id: str) -> int:
@@ -168,26 +168,24 @@ class _View(TaskStore):
         try:
             if task.id in space.owners:
                 raise FencedError(f"the task id {task.id} is taken")
-            record = space.add(self._owner, copy_task(task))
+            record = space.add(self._owner, own_task(task))
         except BaseException:
             if new.key is not None:
-                await self.release_idempotency_key(new.key.key)
+                space.release(self._owner, new.key.key)
             raise
         entry = LogEntry(1, update.data)
         record.entries.append(entry)
         space.take_lease(record, new.lease)
         space.wakeups.publish(task.id)
-        return Claimed(copy_task(task), record.epoch, 1, entry, head=1)
+        return Claimed(own_task(task), record.epoch, 1, entry, head=1)
 
     async def begin_turn(self, new: NewTurn) -> Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound:
         """Claim the key, add the message and a WORKING entry, take the lease, raise the epoch; all or nothing."""
         space = self._space
-        if new.key is not None and (partition := space.partitions.get(self._owner)) is not None:
-            space.expire_keys(partition, space.monotonic() - space.key_ttl)
-            held = partition.keys.get(new.key.key)
-            if held is not None:
-                same = held.message_id == new.key.message_id
-                return Replay(held.task_id, held.first_seq) if same else Conflict()
+        if new.key is not None:
+            answer = space.answer(self._owner, new.key.key, new.key.message_id)
+            if answer is not None:
+                return answer
         record = self._record(new.task_id)
         refusal = refuse_turn(record.task if record is not None else None, new)
         if record is None or refusal is not None:
@@ -203,7 +201,7 @@ class _View(TaskStore):
         record.attempt, record.turn_seq = 1, seq
         space.write(record, [begin_turn_update(record.task, new.message, space.clock())])
         space.wakeups.publish(new.task_id)
-        return Claimed(copy_task(record.task), record.epoch, seq, record.entries[-1], head=seq)
+        return Claimed(own_task(record.task), record.epoch, seq, record.entries[-1], head=seq)
 
     async def commit(self, commit: Commit) -> int:
         """Fold the updates into the stored task and put them at the end of its log."""
@@ -227,7 +225,7 @@ class _View(TaskStore):
         if record is None:
             return None
         running = self._space.live_lease(record)
-        return Snapshot(copy_task(record.task), record.head, record.earliest, record.epoch, running)
+        return Snapshot(own_task(record.task), record.head, record.earliest, record.epoch, running)
 
     async def begin_cancel(self, task_id: str, lease: Lease) -> Claimed | CancelFlagged | Ended | NotFound:
         """Flag a running turn, or take a task that nobody runs."""
@@ -241,7 +239,7 @@ class _View(TaskStore):
             self._space.wakeups.publish(task_id)
             return CancelFlagged()
         self._space.take_lease(record, lease)
-        return Claimed(copy_task(record.task), record.epoch, record.head, LogEntry(0, b""), head=record.head)
+        return Claimed(own_task(record.task), record.epoch, record.head, LogEntry(0, b""), head=record.head)
 
 
 class MemoryTaskStore(_View):
@@ -280,7 +278,8 @@ class MemoryTaskStore(_View):
         until = self._space.monotonic() + lease.ttl
         for task_id, epoch in turns.items():
             record = self._space.find(task_id)
-            if record is None or record.epoch != epoch or record.worker != lease.worker:
+            if record is None or record.epoch != epoch or record.worker != lease.worker or not record.lease_until:
+                # A lease given back is over: a renewal already under way must not bring it to life again.
                 lost.add(task_id)
                 continue
             record.lease_until = until
@@ -290,13 +289,8 @@ class MemoryTaskStore(_View):
 
     async def stranded_turns(self, limit: int) -> Sequence[StrandedTurn]:
         """Turns that nobody runs, oldest lease first."""
-        found = [
-            record
-            for task_id, owner in self._space.owners.items()
-            if task_id not in self._space.ended
-            and not self._space.live_lease(record := self._space.partitions[owner].records[task_id])
-            and record.task.status.state not in INTERRUPTED
-        ]
+        now = self._space.monotonic()
+        found = [record for record in self._space.running.values() if record.lease_until <= now]
         found.sort(key=lambda record: record.lease_until)
         return [StrandedTurn(record.owner, record.task.id, record.epoch, record.attempt) for record in found[:limit]]
 
@@ -305,13 +299,13 @@ class MemoryTaskStore(_View):
         record = self._space.find(turn.task_id)
         if record is None or record.epoch != turn.epoch or self._space.live_lease(record):
             return None
-        if record.task.status.state in TERMINAL | INTERRUPTED:
+        if record.task.status.state in TURN_ENDING:
             return None
         # A turn that was never leased begins its first run now.
         record.attempt += record.worker is not None
         self._space.take_lease(record, lease)
         entry = LogEntry(0, b"")
-        return Claimed(copy_task(record.task), record.epoch, record.turn_seq, entry, record.attempt, record.head)
+        return Claimed(own_task(record.task), record.epoch, record.turn_seq, entry, record.attempt, record.head)
 
     async def release_lease(self, task_id: str, epoch: int) -> None:
         """End the lease now."""
@@ -334,26 +328,11 @@ class MemoryTaskStore(_View):
         """Remove what the policy lets go."""
         space = self._space
         now = space.monotonic()
-        tasks = keys = 0
+        tasks = 0
         while space.ended and next(iter(space.ended.values())) <= now - policy.terminal_age:
             space.remove(next(iter(space.ended)))
             tasks += 1
-        for partition in list(space.partitions.values()):
-            due = [
-                key
-                for key, held in partition.keys.items()
-                if held.claimed_at <= now - policy.key_age and held.task_id not in space.owners
-            ]
-            for key in due:
-                space.release(partition, key)
-            keys += len(due)
-            space.drop_if_empty(partition)
-        return Purged(tasks, keys)
-
-
-def _own(task: Task) -> Task:
-    """A copy that shares nothing with what a caller may still change."""
-    return task.model_copy(deep=True)
+        return Purged(tasks, space.purge_keys(now - policy.key_age))
 
 
 def _unwritten(record: Record, after_seq: int, updates: Sequence[Update]) -> Sequence[Update]:
@@ -364,9 +343,17 @@ def _unwritten(record: Record, after_seq: int, updates: Sequence[Update]) -> Seq
     return updates[len(written) :]
 
 
-def _fits(stored: Task, task: Task, artifact: Artifact) -> bool:
-    """Whether the stored task differs from `task` by no more than this artifact."""
-    if stored.status != task.status or len(stored.history) != len(task.history):
+def _fits(stored: Task, task: Task, delta: ArtifactDelta) -> bool:
+    """Whether the stored task differs from `task` by no more than this change, as far as lengths tell."""
+    if (stored.status, stored.context_id, stored.metadata) != (task.status, task.context_id, task.metadata):
         return False
-    others = {held.artifact_id for held in task.artifacts} - {artifact.artifact_id}
-    return others == {held.artifact_id for held in stored.artifacts} - {artifact.artifact_id}
+    if len(stored.history) != len(task.history):
+        return False
+    changed = delta.artifact
+    before = {artifact.artifact_id: len(artifact.parts) for artifact in stored.artifacts}
+    if delta.append:
+        before[changed.artifact_id] = before.get(changed.artifact_id, 0) + len(changed.parts)
+    else:
+        before[changed.artifact_id] = len(changed.parts)
+    # As lists: the order of artifacts counts too.
+    return list(before.items()) == [(artifact.artifact_id, len(artifact.parts)) for artifact in task.artifacts]

@@ -2,19 +2,29 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from app.protocol.errors import UnavailableError
 from app.protocol.events import Clock, Update
 from app.protocol.identity import Owner
-from app.protocol.lifecycle import fold
-from app.protocol.types import Task
+from app.protocol.lifecycle import TURN_ENDING, fold
+from app.protocol.types import Task, TaskArtifactUpdateEvent
 from app.store.base import Conflict, KeyClaimed, Lease, LogEntry, Replay
-from app.store.memory_partition import KeyRecord, Partition, Record
+from app.store.memory_copy import own_event
+from app.store.memory_partition import Partition, Record
 from app.store.wakeups import Wakeups
 
 EVICTION_BATCH: Final = 16
-"""Ended tasks past their time that one new task removes at most."""
+"""Ended tasks past their time that one new task removes at most; the same of keys and a claim."""
+
+
+class KeyRecord(NamedTuple):
+    """What an idempotency key stands for."""
+
+    message_id: str
+    task_id: str
+    first_seq: int
+    claimed_at: float
 
 
 class Space:
@@ -45,9 +55,13 @@ class Space:
         self.partitions: dict[Owner, Partition] = {}
         self.tenants: dict[str, int] = {}
         self.tenant_keys: dict[str, int] = {}
+        self.keys: OrderedDict[tuple[Owner, str], KeyRecord] = OrderedDict()
+        """By time of claim, oldest first."""
         self.owners: dict[str, Owner] = {}
         self.ended: OrderedDict[str, float] = OrderedDict()
         """Ended tasks with the time they ended, oldest first."""
+        self.running: dict[str, Record] = {}
+        """Tasks that are somebody's to run: neither ended nor waiting."""
 
     def find(self, task_id: str) -> Record | None:
         """The task, whoever owns it."""
@@ -58,6 +72,8 @@ class Space:
         """The partition to write to, made if need be."""
         found = self.partitions.get(owner)
         if found is None:
+            if owner.tenant not in self.tenants and len(self.tenants) >= self.max_tenants:
+                self._let_go_what_is_due()
             if owner.tenant not in self.tenants and len(self.tenants) >= self.max_tenants:
                 raise UnavailableError("The server has as many tenants as it can keep.", retry_after=60)
             self.tenants[owner.tenant] = self.tenants.get(owner.tenant, 0) + 1
@@ -75,10 +91,18 @@ class Space:
         if len(self.owners) >= self.max_tasks:
             raise UnavailableError("The server has as many running tasks as it can keep.", retry_after=5)
 
+    def _let_go_what_is_due(self) -> None:
+        # Tenants that left only what is past its time must not keep new ones out.
+        now = self.monotonic()
+        while self.ended and next(iter(self.ended.values())) <= now - self.terminal_ttl:
+            self.remove(next(iter(self.ended)))
+        self._expire_keys(now - self.key_ttl, len(self.keys))
+
     def remove(self, task_id: str) -> None:
         """Forget a task with its log; its keys stay."""
         owner = self.owners.pop(task_id)
         self.ended.pop(task_id, None)
+        self.running.pop(task_id, None)
         partition = self.partitions[owner]
         partition.remove(partition.records[task_id])
         self.drop_if_empty(partition)
@@ -106,6 +130,10 @@ class Space:
     def settle(self, record: Record) -> None:
         """Note that a task has just been changed."""
         self.partitions[record.owner].move(record)
+        if record.task.status.state in TURN_ENDING:
+            self.running.pop(record.task.id, None)
+        else:
+            self.running[record.task.id] = record
         if record.ended and record.task.id not in self.ended:
             self.ended[record.task.id] = self.monotonic()
             record.worker = None
@@ -125,45 +153,79 @@ class Space:
     def write(self, record: Record, updates: Sequence[Update]) -> None:
         """Fold updates into a task and put them at the end of its log."""
         seq = record.head
+        settled = True
         for update in updates:
             seq += 1
-            record.task = fold(record.task, update.event)
+            record.task = fold(record.task, own_event(update.event))
+            settled = settled and isinstance(update.event, TaskArtifactUpdateEvent)
             # Bytes only: kept event objects would cost memory, and the garbage collector a look at each.
             record.entries.append(LogEntry(seq, update.data))
         if self.max_events is not None:
             record.truncate(self.max_events)
-        self.settle(record)
+        if not settled:
+            self.settle(record)
+
+    def held(self, owner: Owner, key: str) -> KeyRecord | None:
+        """What a key stands for, if it is claimed and within its time."""
+        found = self.keys.get((owner, key))
+        if found is None or found.claimed_at > self.monotonic() - self.key_ttl:
+            return found
+        self.release(owner, key)
+        return None
+
+    def answer(self, owner: Owner, key: str, message_id: str) -> Replay | Conflict | None:
+        """What a key that was claimed before answers; `None` if it is free."""
+        held = self.held(owner, key)
+        if held is None:
+            return None
+        return Replay(held.task_id, held.first_seq) if held.message_id == message_id else Conflict()
 
     def claim(self, owner: Owner, key: str, message_id: str, task_id: str, seq: int) -> KeyClaimed | Replay | Conflict:
-        """Claim a key, letting those past their time go first. Raises `UnavailableError` if the index is full."""
-        partition = self.partition(owner)
+        """Claim a key, letting some of those past their time go first.
+
+        Raises:
+            UnavailableError: the tenant's index is full, or there are too many tenants; nothing was claimed.
+        """
+        answer = self.answer(owner, key, message_id)
+        if answer is not None:
+            return answer
         now = self.monotonic()
-        self.expire_keys(partition, now - self.key_ttl)
-        held = partition.keys.get(key)
-        if held is not None:
-            return Replay(held.task_id, held.first_seq) if held.message_id == message_id else Conflict()
+        self._expire_keys(now - self.key_ttl, EVICTION_BATCH)
         if self.tenant_keys.get(owner.tenant, 0) >= self.max_keys:
-            for other in [found for found in self.partitions.values() if found.owner.tenant == owner.tenant]:
-                self.expire_keys(other, now - self.key_ttl)
+            self._expire_keys(now - self.key_ttl, len(self.keys))
             if self.tenant_keys.get(owner.tenant, 0) >= self.max_keys:
-                self.drop_if_empty(partition)
                 raise UnavailableError("The index of idempotency keys is full; nothing was run.", retry_after=60)
+        self.partition(owner).keys += 1
         self.tenant_keys[owner.tenant] = self.tenant_keys.get(owner.tenant, 0) + 1
-        partition.keys[key] = KeyRecord(message_id, task_id, seq, now)
+        self.keys[owner, key] = KeyRecord(message_id, task_id, seq, now)
         return KeyClaimed()
 
-    def release(self, partition: Partition, key: str) -> bool:
-        """Free a key; say whether it was held."""
-        held = partition.keys.pop(key, None)
-        if held is None:
-            return False
-        self.tenant_keys[partition.owner.tenant] -= 1
-        return True
+    def release(self, owner: Owner, key: str) -> None:
+        """Free a key; one that is not held is no error."""
+        if self.keys.pop((owner, key), None) is None:
+            return
+        self.tenant_keys[owner.tenant] -= 1
+        if not self.tenant_keys[owner.tenant]:
+            del self.tenant_keys[owner.tenant]
+        partition = self.partitions[owner]
+        partition.keys -= 1
+        self.drop_if_empty(partition)
 
-    def expire_keys(self, partition: Partition, before: float) -> int:
-        """Let keys claimed before a time go, oldest first; say how many."""
-        expired = 0
-        while partition.keys and next(iter(partition.keys.values())).claimed_at <= before:
-            self.release(partition, next(iter(partition.keys)))
-            expired += 1
-        return expired
+    def _expire_keys(self, before: float, limit: int) -> None:
+        for _ in range(limit):
+            oldest = next(iter(self.keys.items()), None)
+            if oldest is None or oldest[1].claimed_at > before:
+                return
+            self.release(*oldest[0])
+
+    def purge_keys(self, before: float) -> int:
+        """Free keys claimed before a time whose task is gone; say how many."""
+        due = []
+        for place, held in self.keys.items():
+            if held.claimed_at > before:
+                break
+            if held.task_id not in self.owners:
+                due.append(place)
+        for owner, key in due:
+            self.release(owner, key)
+        return len(due)

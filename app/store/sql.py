@@ -35,11 +35,12 @@ from app.store.base import (
     Replay,
     RetentionPolicy,
     Snapshot,
+    StoreStartError,
     TaskStore,
 )
 from app.store.databases import database_for
 from app.store.engine_sqlite import Synchronous
-from app.store.engines import ConnectionLostError, LostCommitError
+from app.store.engines import ConnectionLostError, LostCommitError, RacedError
 from app.store.listing import milliseconds
 from app.store.migrations import prepare
 from app.store.scripts import Script, fetch
@@ -58,9 +59,9 @@ from app.store.sql_reads import ReadStatements
 from app.store.sql_tasks import read_page, read_snapshot, read_tails
 from app.store.sql_turns import (
     TurnStatements,
-    drop_old_keys,
     release_key,
     remove_old,
+    remove_old_keys,
     remove_owned,
     renew,
     stranded,
@@ -115,7 +116,7 @@ class _Core:
         for _ in range(MAX_TRIES):
             try:
                 return await self.database.write(script())
-            except (LostCommitError, ConnectionLostError):
+            except (LostCommitError, ConnectionLostError, RacedError):
                 continue
         raise UnavailableError("The connection to the store was lost.")
 
@@ -269,19 +270,21 @@ class SqlTaskStore(_View):
         async with AsyncExitStack() as stack:
             await core.database.open()
             stack.push_async_callback(core.database.close)
-            await prepare(core.database, auto_migrate=self._auto_migrate)
-            if core.database.dialect == "sqlite":
-                # The process that held these leases is gone: this one holds the file.
-                await core.repeatable(lambda: fetch(core.turns.release_all))
+            try:
+                await prepare(core.database, auto_migrate=self._auto_migrate)
+                if core.database.dialect == "sqlite":
+                    # The process that held these leases is gone: this one holds the file.
+                    await core.repeatable(lambda: fetch(core.turns.release_all))
+            except UnavailableError as error:
+                raise StoreStartError(error.message) from error
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            serving = group.create_task(core.appender.serve(), name="store")
-            stack.callback(core.appender.refuse)
-            stack.callback(serving.cancel)
+            group.create_task(core.appender.serve(), name="store")
+            stack.callback(core.appender.close)
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Close it; what is still queued is refused."""
+        """Close it; what is queued is still stored."""
         await self._stack.aclose()
 
     async def renew_leases(self, turns: Mapping[str, int], lease: Lease) -> Renewal:
@@ -319,5 +322,7 @@ class SqlTaskStore(_View):
             tasks += len(ids)
             for task_id in ids:
                 core.wakeups.publish(task_id)
-        keys = await core.repeatable(lambda: drop_old_keys(core.turns, now - round(policy.key_age * 1000)))
+        before, keys = now - round(policy.key_age * 1000), 0
+        while removed := await core.repeatable(lambda: remove_old_keys(core.turns, core.writes, before, policy.batch)):
+            keys += removed
         return Purged(tasks, keys)

@@ -86,13 +86,13 @@ class CreateTask(Operation[Claimed | Replay | Conflict]):
         """The task with its first entry, unless the key or the id is taken."""
         new, task = self._new, self._task
         head = plan.heads.get(task.id)
-        if head is not None:
-            if self.uncertain and plan.already_written(task.id, 0, 1, [self._data]):
-                return self._claimed(head)
-            raise FencedError(f"the task id {task.id} is taken")
+        if head is not None and self.uncertain and plan.already_written(task.id, 0, 1, [self._data]):
+            return self._claimed(head)
         claim = plan.check_key(self.owner, new.key)
         if not isinstance(claim, KeyClaimed):
             return claim
+        if head is not None:
+            raise FencedError(f"the task id {task.id} is taken")
         self.tried_seq = 0
         head = plan.create(self.owner, task, self._data)
         plan.claim(self.owner, new.key, task.id, 1)

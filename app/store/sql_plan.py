@@ -11,6 +11,7 @@ from app.protocol.identity import Owner
 from app.protocol.lifecycle import fold
 from app.protocol.protojson import to_json
 from app.protocol.types import Task, TaskStatusUpdateEvent
+from app.store.engines import RacedError
 from app.store.scripts import Script, Statement, fetch, write
 from app.store.sql_head import Head, encode_artifacts, encode_struct
 from app.store.sql_writes import WriteStatements
@@ -19,10 +20,6 @@ from app.store.values import Conflict, IdempotencyKey, KeyClaimed, LogEntry, Rep
 
 SNAPSHOT_BYTES: Final = 256 * 1024
 """A tail no longer than this, or than the snapshot before it, is read without a new snapshot."""
-
-
-class RacedError(Exception):
-    """Another transaction came in between; nothing was written, and the same work can be tried again."""
 
 
 class HeldKey(NamedTuple):

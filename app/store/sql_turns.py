@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import BigInteger, Integer, LargeBinary, Text, bindparam, delete, exists, not_, select, update
+from sqlalchemy import ARRAY, BigInteger, Integer, LargeBinary, Text, any_, bindparam, exists, not_, select, update
 
 from app.protocol.identity import Owner
 from app.store.scripts import Script, fetch, write
@@ -22,15 +22,21 @@ class TurnStatements:
     def __init__(self, build: Builder) -> None:
         self.has_arrays = build.has_arrays
         wanted = build.pairs()
+        renewed = [
+            TASKS.c.id == wanted.text,
+            TASKS.c.epoch == wanted.number,
+            TASKS.c.worker == bindparam("held_by", type_=Text),
+        ]
+        if build.has_arrays:
+            # An update takes rows in any order, and would wait in a circle with commits, which take them by id.
+            ids = bindparam(wanted.names[0], type_=ARRAY(Text))
+            locked = select(TASKS.c.id).where(TASKS.c.id == any_(ids)).order_by(TASKS.c.id).with_for_update()
+            renewed.append(TASKS.c.id.in_(select(locked.cte("locked").c.id)))
         # pairs of id and epoch (see `Builder.pairs`), worker, milliseconds
         self.renew = build.query(
             update(TASKS)
             .values(lease_until=build.now_ms + bindparam("ttl_ms", type_=BigInteger))
-            .where(
-                TASKS.c.id == wanted.text,
-                TASKS.c.epoch == wanted.number,
-                TASKS.c.worker == bindparam("held_by", type_=Text),
-            )
+            .where(*renewed)
             .returning(TASKS.c.id, TASKS.c.cancel_requested),
             *wanted.names,
             "held_by",
@@ -65,25 +71,31 @@ class TurnStatements:
             .where(ENDED, TASKS.c.status_ms <= bindparam("before", type_=BigInteger))
             .order_by(TASKS.c.status_ms)
             .limit(bindparam("limit", type_=Integer))
-            .offset(number(0)),
+            .offset(number(0))
+            .with_for_update(skip_locked=True),
             "before",
             "limit",
         )
-        # before
-        self.drop_old_keys = build.query(
-            delete(KEYS)
+        # before, limit
+        self.old_keys = build.query(
+            select(KEYS.c.key, KEYS.c.owner)
             .where(
                 KEYS.c.created_ms <= bindparam("before", type_=BigInteger),
                 not_(exists(select(TASKS.c.id).where(TASKS.c.id == KEYS.c.task_id))),
             )
-            .returning(KEYS.c.key),
+            .limit(bindparam("limit", type_=Integer))
+            .offset(number(0))
+            .with_for_update(of=KEYS, skip_locked=True),
             "before",
+            "limit",
         )
         # id, owner
         self.owned = build.query(
-            select(TASKS.c.id).where(
+            select(TASKS.c.id)
+            .where(
                 TASKS.c.id == bindparam("task", type_=Text), TASKS.c.owner == bindparam("of_owner", type_=LargeBinary)
-            ),
+            )
+            .with_for_update(),
             "task",
             "of_owner",
         )
@@ -126,9 +138,10 @@ def remove_old(sql: TurnStatements, writes: WriteStatements, before_ms: int, lim
     return ids
 
 
-def drop_old_keys(sql: TurnStatements, before_ms: int) -> Script[int]:
-    """Delete keys of a time whose task is gone; how many."""
-    return len((yield from fetch(sql.drop_old_keys, before_ms)))
+def remove_old_keys(sql: TurnStatements, writes: WriteStatements, before_ms: int, limit: int) -> Script[int]:
+    """Delete keys that were claimed before a time and whose task is gone; how many."""
+    keys = [(row[0], row[1]) for row in (yield from fetch(sql.old_keys, before_ms, limit))]
+    return (yield from write(writes.release_keys, keys))
 
 
 def release_key(sql: WriteStatements, key: str, owner: bytes) -> Script[None]:

@@ -58,7 +58,7 @@ STATUSES = made(
 )
 ARTIFACTS = made(
     Artifact,
-    artifact_id=st.sampled_from("abc"),
+    artifact_id=st.sampled_from("ab"),
     name=st.none() | st.sampled_from(["", "n"]),
     parts=PARTS | st.just([]),
     metadata=METADATA,
@@ -87,7 +87,9 @@ def begun(message: Message) -> Event:
 
 
 FIRST = MESSAGES.map(submitted)
-EVENTS = st.lists(ARTIFACT_UPDATES | STATUS_UPDATES | MESSAGES.map(begun) | MESSAGES | FIRST, max_size=8)
+OTHERS = STATUS_UPDATES | MESSAGES.map(begun) | MESSAGES | FIRST
+# In half of all tasks nothing but artifacts changes: what an event does to one shows in the third event or later.
+EVENTS = st.lists(ARTIFACT_UPDATES, max_size=8) | st.lists(ARTIFACT_UPDATES | OTHERS, max_size=8)
 
 
 def plain_fold(task: dict[str, Any], frame: dict[str, Any]) -> dict[str, Any]:

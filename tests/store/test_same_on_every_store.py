@@ -181,7 +181,7 @@ def test_any_sequence_shows_the_same_on_memory_sqlite_and_postgresql(postgres_ur
         for store in stores:
             await store.__aexit__()
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
     @given(st.lists(STEPS, min_size=3, max_size=14))
     def check(steps: list[tuple[Any, ...]]) -> None:
         runner.run(play(steps))
