@@ -160,7 +160,7 @@ async def sends(store: TaskStore, scale: Scale) -> str:
         await writer.commit(writer.status(TaskState.WORKING), writer.chunk(), writer.status(TaskState.COMPLETED))
 
     rate, times = await at_once(CLIENTS, work, scale)
-    return f"{rate:,.0f}/s, {1e6 / rate:,.0f} µs each; one {spread(times)}"
+    return f"{rate:,.0f}/s, {1e6 / max(rate, 1e-9):,.0f} µs each; one {spread(times)}"
 
 
 async def growth(store: TaskStore, scale: Scale) -> str:

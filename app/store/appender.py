@@ -31,7 +31,7 @@ MAX_BYTES: Final = 1 << 20
 GIVE_UP_AFTER: Final = 5.0
 """Seconds for which a transaction that others came in between of, or whose end nobody knows, is tried again."""
 RETRY_DELAY: Final = 0.02
-"""Seconds before the second try, doubled with each further one."""
+"""Seconds before the third try, doubled with each further one; the second is made at once."""
 RECENT_ENTRIES: Final = 2_000
 """Entries looked at to find out what a lost transaction left."""
 
@@ -150,11 +150,12 @@ class Appender:
     async def _transact(self, operations: Sequence[Operation[Any]]) -> _Outcome:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + GIVE_UP_AFTER
-        delay = RETRY_DELAY
+        delay, careful = 0.0, False
         while True:
             try:
-                outcome = await self._database.write(self._script(operations))
+                outcome = await self._database.write(self._script(operations, careful=careful))
             except RacedError:
+                careful = True
                 failure = UnavailableError("Too many others write to the same tasks now.")
             except LostCommitError:
                 for operation in operations:
@@ -171,7 +172,7 @@ class Appender:
             if loop.time() + delay > deadline:
                 raise failure
             await asyncio.sleep(delay)
-            delay = min(2 * delay, 1.0)
+            delay = min(2 * delay, 1.0) or RETRY_DELAY
 
     def _note(self, plan: Plan) -> None:
         for task_id, head in plan.heads.items():
@@ -180,9 +181,9 @@ class Appender:
             else:
                 self.snapshots_due.discard(task_id)
 
-    def _script(self, operations: Sequence[Operation[Any]]) -> Script[_Outcome]:
+    def _script(self, operations: Sequence[Operation[Any]], *, careful: bool) -> Script[_Outcome]:
         plan = Plan(max_events=self._max_events, now_ms=milliseconds(self._clock()))
-        yield from self._read(operations, plan)
+        yield from self._read(operations, plan, careful=careful)
         results: list[Any] = []
         for operation in operations:
             try:
@@ -192,9 +193,18 @@ class Appender:
         yield from plan.store(self._writes)
         return _Outcome(results, plan)
 
-    def _read(self, operations: Sequence[Operation[Any]], plan: Plan) -> Script[None]:
-        """Read into the plan what the operations are decided on, and lock it: heads in id order, then keys."""
-        ids = sorted({operation.task_id for operation in operations if operation.task_id is not None})
+    def _read(self, operations: Sequence[Operation[Any]], plan: Plan, *, careful: bool) -> Script[None]:
+        """Read into the plan what the operations are decided on, and lock it: heads in id order, then keys.
+
+        `careful` looks even for tasks that are about to be made.
+        """
+        ids = sorted(
+            {
+                operation.task_id
+                for operation in operations
+                if operation.task_id is not None and (careful or operation.uncertain or not operation.makes_task)
+            }
+        )
         keys = sorted({operation.key for operation in operations if operation.key is not None})
         for row in (yield from fetch(self._writes.lock_heads, ids)) if ids else ():
             head = Head.read(row)

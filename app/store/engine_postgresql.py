@@ -117,10 +117,16 @@ class PostgresqlDatabase:
             return result
 
     async def _connect(self) -> Any:
+        cached = self._url.statement_cache_size
         options: dict[str, Any] = {"timeout": self._url.connect_timeout, "command_timeout": COMMAND_TIMEOUT}
-        if self._url.statement_cache_size is not None:
-            options["statement_cache_size"] = self._url.statement_cache_size
-        return await asyncpg.connect(self._url.dsn, **options)
+        if cached is not None:
+            options["statement_cache_size"] = cached
+        connection = await asyncpg.connect(self._url.dsn, **options)
+        if cached != 0:
+            # A prepared statement keeps the plan it got when the tables were empty, until they are analyzed, and there
+            # is an index for everything that runs often. Where nothing is prepared, the line is shared (PgBouncer).
+            await connection.execute("SET enable_seqscan = off")
+        return connection
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:

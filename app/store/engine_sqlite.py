@@ -7,6 +7,7 @@ connections checkpoint at the same time, and with one writer nobody ever waits f
 import asyncio
 import contextlib
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,13 @@ Synchronous = Literal["FULL", "NORMAL"]
 
 READERS: Final = 4
 CACHED_STATEMENTS: Final = 256
+SWITCH_INTERVAL: Final = 0.0001
+"""Seconds, for the whole process. SQLite lets the interpreter go in every statement; while the event loop is busy, the
+thread gets it back only after so long, and at the usual 5 ms a transaction would wait ten times as long as it works."""
+FEW_ROWS: Final = 4
+"""So many are written faster one by one."""
+MAX_VALUES: Final = 2_048
+"""Values in one statement."""
 LOCK_SUFFIX: Final = ".lock"
 CHECKPOINT_PAGES: Final = 4_000
 """Pages of the write-ahead log that are moved into the file at once: 16 MB."""
@@ -51,6 +59,7 @@ class SqliteDatabase:
 
     async def open(self) -> None:
         """Take the file for this process and begin to write to it."""
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL))
         try:
             await self._on_writer(self._open)
         except BaseException:
@@ -197,13 +206,35 @@ def _query(connection: sqlite3.Connection, query: Query) -> Sequence[Row]:
     args = [_argument(arg) for arg in args]
     if statement.arrange is not None:
         args = statement.arrange(args)
-    return connection.execute(statement.sql, args).fetchall()
+    cursor = connection.execute(statement.sql, args)
+    if statement.packed is None:
+        return cursor.fetchall()
+    found: list[list[Any]] = orjson.loads(cursor.fetchone()[0])
+    for number in statement.packed:
+        for row in found:
+            if row[number] is not None:
+                row[number] = row[number].encode()
+    return found
 
 
 def _write(connection: sqlite3.Connection, step: Write) -> int:
+    """Many rows in few statements: each lets the interpreter go once, and a busy event loop gives it back late."""
     statement, rows = step
-    arrange = statement.arrange
-    return connection.executemany(statement.sql, rows if arrange is None else map(arrange, rows)).rowcount
+    arrange, spelled = statement.arrange, statement.spelled
+    if spelled is None or len(rows) <= FEW_ROWS:
+        return connection.executemany(statement.sql, rows if arrange is None else map(arrange, rows)).rowcount
+    if arrange is not None and spelled.arranged:
+        rows = list(map(arrange, rows))
+    changed = start = 0
+    # Powers of two, so that there are few different statements to prepare.
+    size = 1 << (MAX_VALUES // spelled.width).bit_length() - 1
+    while start < len(rows):
+        while size > len(rows) - start:
+            size //= 2
+        values = [value for row in rows[start : start + size] for value in row]
+        changed += connection.execute(statement.for_rows(spelled, size), values).rowcount
+        start += size
+    return changed
 
 
 def _argument(value: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from app.protocol.events import Clock, Update, begin_turn_update, update_of, utc_now
 from app.protocol.identity import ANONYMOUS, Owner
-from app.protocol.lifecycle import TURN_ENDING, Event, fold
+from app.protocol.lifecycle import TURN_ENDING, Event
 from app.protocol.requests import ListTasksRequest, ListTasksResponse
 from app.protocol.types import Task, TaskArtifactUpdateEvent
 from app.store.base import (
@@ -35,7 +35,7 @@ from app.store.base import (
     TaskStore,
     refuse_turn,
 )
-from app.store.memory_copy import own_event, own_task
+from app.store.memory_copy import own_fold, own_task
 from app.store.memory_partition import Partition, Record
 from app.store.memory_space import Space
 from app.store.turns import LogTail, Renewal, StrandedTurn
@@ -125,7 +125,7 @@ class _View(TaskStore):
             await self.save(task)
             return
         event = TaskArtifactUpdateEvent(task_id=task.id, artifact=delta.artifact, append=delta.append)
-        fold(record.task, own_event(event))
+        own_fold(record.task, event)
         self._space.wakeups.publish(task.id)
 
     async def append_event(self, task_id: str, seq: int, event: Event) -> None:

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from app.protocol.errors import UnavailableError
 from app.protocol.events import Clock, Update
 from app.protocol.identity import Owner
-from app.protocol.lifecycle import TURN_ENDING, fold
+from app.protocol.lifecycle import TURN_ENDING
 from app.protocol.types import Task, TaskArtifactUpdateEvent
 from app.store.base import Conflict, KeyClaimed, Lease, LogEntry, Replay
-from app.store.memory_copy import own_event
+from app.store.memory_copy import own_fold
 from app.store.memory_partition import Partition, Record
 from app.store.wakeups import Wakeups
 
@@ -124,12 +124,15 @@ class Space:
         record = Record(owner, task)
         self.partition(owner).add(record)
         self.owners[task.id] = owner
-        self.settle(record)
+        self._note_state(record)
         return record
 
     def settle(self, record: Record) -> None:
         """Note that a task has just been changed."""
         self.partitions[record.owner].move(record)
+        self._note_state(record)
+
+    def _note_state(self, record: Record) -> None:
         if record.task.status.state in TURN_ENDING:
             self.running.pop(record.task.id, None)
         else:
@@ -156,7 +159,7 @@ class Space:
         settled = True
         for update in updates:
             seq += 1
-            record.task = fold(record.task, own_event(update.event))
+            record.task = own_fold(record.task, update.event)
             settled = settled and isinstance(update.event, TaskArtifactUpdateEvent)
             # Bytes only: kept event objects would cost memory, and the garbage collector a look at each.
             record.entries.append(LogEntry(seq, update.data))

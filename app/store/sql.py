@@ -68,11 +68,14 @@ from app.store.sql_turns import (
 )
 from app.store.sql_writes import WriteStatements
 from app.store.statements import Builder
-from app.store.tables import owner_digest
+from app.store.tables import nameable, owner_digest
 from app.store.turns import LogTail, Renewal, StrandedTurn
 from app.store.wakeups import LocalWakeups, Wakeups
 
 T = TypeVar("T")
+
+MAX_SEQ: Final = 2**62
+"""No log comes to this position, and a database takes it for a number."""
 
 MAX_TRIES: Final = 5
 """Of a transaction that is the same however often it runs, after its end was lost."""
@@ -165,7 +168,9 @@ class _View(TaskStore):
     async def delete(self, task_id: str) -> None:
         """Remove the task with its log and its configurations; its keys stay."""
         core = self._core
-        if await core.repeatable(lambda: remove_owned(core.turns, core.writes, task_id, self._digest)):
+        if nameable(task_id) and await core.repeatable(
+            lambda: remove_owned(core.turns, core.writes, task_id, self._digest)
+        ):
             core.wakeups.publish(task_id)
 
     async def count(self) -> int:
@@ -183,7 +188,8 @@ class _View(TaskStore):
 
     async def release_idempotency_key(self, key: str) -> None:
         """Free a key; one that is not held is no error."""
-        await self._core.repeatable(lambda: release_key(self._core.writes, key, self._digest))
+        if nameable(key):
+            await self._core.repeatable(lambda: release_key(self._core.writes, key, self._digest))
 
     async def append_event(self, task_id: str, seq: int, event: Event) -> None:
         """Store an event at a position: a position that is taken stays as it is."""
@@ -200,6 +206,8 @@ class _View(TaskStore):
 
     async def read_events(self, task_id: str, after_seq: int, limit: int) -> Sequence[LogEntry]:
         """Entries after a position, in order."""
+        if not nameable(task_id) or after_seq > MAX_SEQ:
+            return []
         rows = await self._core.read(lambda: fetch(self._core.reads.events, task_id, self._digest, after_seq, limit))
         return [LogEntry(seq, bytes(data)) for seq, data in rows]
 
@@ -218,6 +226,8 @@ class _View(TaskStore):
 
     async def snapshot(self, task_id: str) -> Snapshot | None:
         """The task with its position, of one moment."""
+        if not nameable(task_id):
+            return None
         return await self._core.read(lambda: read_snapshot(self._core.reads, self._owner, task_id))
 
     async def begin_cancel(self, task_id: str, lease: Lease) -> Claimed | CancelFlagged | Ended | NotFound:
@@ -225,6 +235,8 @@ class _View(TaskStore):
         return await self._core.appender.run(BeginCancel(self._owner, task_id, lease))
 
     async def _positions(self, task_id: str) -> tuple[int, int]:
+        if not nameable(task_id):
+            return 0, 0
         rows = await self._core.read(lambda: fetch(self._core.reads.position, task_id, self._digest))
         return (rows[0][0], rows[0][1]) if rows else (0, 0)
 

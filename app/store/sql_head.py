@@ -86,7 +86,6 @@ class Head:
         "message",
         "metadata",
         "owner",
-        "owner_digest",
         "progressed",
         "seq",
         "settled",
@@ -103,7 +102,6 @@ class Head:
 
     id: str
     owner: Owner
-    owner_digest: bytes
     context_id: str | None
     state: TaskState
     status_ms: int
@@ -144,7 +142,6 @@ class Head:
         head = cls()
         (
             head.id,
-            head.owner_digest,
             tenant,
             subject,
             head.context_id,
@@ -177,7 +174,7 @@ class Head:
     def make(cls, owner: Owner, task: Task, now_ms: int) -> "Head":
         """Of a task that is not stored yet, with an empty log."""
         head = cls()
-        head.id, head.owner, head.owner_digest = task.id, owner, owner_digest(owner)
+        head.id, head.owner = task.id, owner
         head.seq = head.snapshot_seq = head.snapshot_bytes = head.tail_bytes = head.history_length = head.epoch = 0
         head.earliest_seq = head.turn_seq = head.attempt = 1
         head.worker, head.lease_ms, head.live = None, 0, False
@@ -218,7 +215,7 @@ class Head:
         """All columns of `tasks`."""
         return (
             self.id,
-            self.owner_digest,
+            owner_digest(self.owner),
             self.owner.tenant,
             self.owner.subject,
             self.context_id,

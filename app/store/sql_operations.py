@@ -14,6 +14,7 @@ from app.protocol.lifecycle import INTERRUPTED, TERMINAL, TURN_ENDING, Event, co
 from app.protocol.types import Task, TaskStatusUpdateEvent
 from app.store.sql_head import Head, encode_artifacts
 from app.store.sql_plan import Plan
+from app.store.tables import nameable
 from app.store.turns import StrandedTurn
 from app.store.values import (
     Busy,
@@ -45,7 +46,9 @@ class Operation(Generic[T]):
 
     owner: Owner
     task_id: str | None = None
-    """The task whose head is to be locked."""
+    """The task whose head is to be locked; `None` for an id that no task can have."""
+    makes_task: bool = False
+    """Whether the task is taken not to be there yet, so that nothing is looked up before it is found to be."""
     key: str | None = None
     """The idempotency key that is to be looked up."""
     needs_body: bool = False
@@ -74,10 +77,13 @@ class Operation(Generic[T]):
 class CreateTask(Operation[Claimed | Replay | Conflict]):
     """`TaskStore.create_task`."""
 
+    makes_task = True
+
     def __init__(self, owner: Owner, new: NewTask) -> None:
         self.owner, self.task_id = owner, new.task.id
-        self.key = new.key.key if new.key is not None else None
+        self.key = _storable_key(new.key)
         self._new = new
+        # Handed back in the end: what is stored is written down before, and nothing here changes it.
         self._task = copy_task(new.task)
         self._data = update_of(new.task).data
         self.size = len(self._data)
@@ -100,7 +106,7 @@ class CreateTask(Operation[Claimed | Replay | Conflict]):
         return self._claimed(head)
 
     def _claimed(self, head: Head) -> Claimed:
-        return Claimed(copy_task(self._task), head.epoch, 1, LogEntry(1, self._data), head=1)
+        return Claimed(self._task, head.epoch, 1, LogEntry(1, self._data), head=1)
 
 
 class BeginTurn(Operation[Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound]):
@@ -109,8 +115,8 @@ class BeginTurn(Operation[Claimed | Replay | Conflict | Busy | Ended | ContextMi
     needs_body = True
 
     def __init__(self, owner: Owner, new: NewTurn, clock: Clock) -> None:
-        self.owner, self.task_id = owner, new.task_id
-        self.key = new.key.key if new.key is not None else None
+        self.owner, self.task_id = owner, _known(new.task_id)
+        self.key = _storable_key(new.key)
         self._new = new
         self._clock = clock
         self._written: LogEntry | None = None
@@ -163,7 +169,7 @@ class CommitUpdates(Operation[int]):
     """`TaskStore.commit`."""
 
     def __init__(self, owner: Owner, commit: Commit, *, with_snapshot: bool) -> None:
-        self.owner, self.task_id = owner, commit.task_id
+        self.owner, self.task_id = owner, _known(commit.task_id)
         self._epoch = commit.epoch
         self._updates = list(commit.updates)
         self._after = commit.after_seq
@@ -208,7 +214,7 @@ class BeginCancel(Operation[Claimed | CancelFlagged | Ended | NotFound]):
     needs_body = True
 
     def __init__(self, owner: Owner, task_id: str, lease: Lease) -> None:
-        self.owner, self.task_id = owner, task_id
+        self.owner, self.task_id = owner, _known(task_id)
         self._lease = lease
 
     def decide(self, plan: Plan) -> Claimed | CancelFlagged | Ended | NotFound:
@@ -258,7 +264,7 @@ class AppendEvent(Operation[None]):
     """`TaskStore.append_event`."""
 
     def __init__(self, owner: Owner, task_id: str, seq: int, event: Event) -> None:
-        self.owner, self.task_id = owner, task_id
+        self.owner, self.task_id = owner, _known(task_id)
         self._seq = seq
         self._update = update_of(event)
         self.size = len(self._update.data)
@@ -322,7 +328,7 @@ class ClaimKey(Operation[KeyClaimed | Replay | Conflict]):
     """`TaskStore.claim_idempotency_key`."""
 
     def __init__(self, owner: Owner, key: IdempotencyKey, task_id: str) -> None:
-        self.owner, self.key = owner, key.key
+        self.owner, self.key = owner, _storable_key(key)
         self._key = key
         self._for = task_id
 
@@ -334,6 +340,18 @@ class ClaimKey(Operation[KeyClaimed | Replay | Conflict]):
         elif self.uncertain and isinstance(claim, Replay) and claim.task_id == self._for:
             return KeyClaimed()
         return claim
+
+
+def _known(task_id: str) -> str | None:
+    return task_id if nameable(task_id) else None
+
+
+def _storable_key(key: IdempotencyKey | None) -> str | None:
+    if key is None:
+        return None
+    if not (nameable(key.key) and nameable(key.message_id)):
+        raise ValueError("an idempotency key must not contain NUL or lone surrogates")
+    return key.key
 
 
 def _take_lease(head: Head, lease: Lease | None) -> None:

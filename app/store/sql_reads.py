@@ -55,9 +55,9 @@ class ReadStatements:
         # id, owner, history limit
         self.task = build.query(self._view(artifacts=True).where(*mine), *self._given("id", "owner"))
         # ids, history limit
-        self.tasks = build.query(self._view(artifacts=True).where(build.among(TASKS.c.id, "ids")), *self._given("ids"))
+        self.tasks = build.select(self._view(artifacts=True).where(build.among(TASKS.c.id, "ids")), *self._given("ids"))
         # ids[, history limit]
-        self.messages = build.query(
+        self.messages = build.select(
             select(MESSAGES.c.task_id, MESSAGES.c.data)
             .join(TASKS, TASKS.c.id == MESSAGES.c.task_id)
             .where(build.among(MESSAGES.c.task_id, "ids"), _newest("history"))
@@ -68,7 +68,7 @@ class ReadStatements:
         self.snapshots = build.query(
             select(SNAPSHOTS.c.task_id, SNAPSHOTS.c.data).where(build.among(SNAPSHOTS.c.task_id, "ids")), "ids"
         )
-        self.tails = build.query(
+        self.tails = build.select(
             select(EVENTS.c.task_id, EVENTS.c.data)
             .join(TASKS, TASKS.c.id == EVENTS.c.task_id)
             .where(build.among(EVENTS.c.task_id, "ids"), EVENTS.c.seq > TASKS.c.snapshot_seq)
@@ -78,7 +78,7 @@ class ReadStatements:
         # id, owner
         self.position = build.query(select(TASKS.c.seq, TASKS.c.earliest_seq).where(*mine), "id", "owner")
         # id, owner, after, limit
-        self.events = build.query(
+        self.events = build.select(
             select(EVENTS.c.seq, EVENTS.c.data)
             .join(TASKS, TASKS.c.id == EVENTS.c.task_id)
             .where(*mine, EVENTS.c.seq > bindparam("after", type_=BigInteger))
@@ -143,7 +143,7 @@ class ReadStatements:
             .limit(bindparam("limit", type_=Integer))
             .offset(number(0))
         )
-        return self._build.query(page, *names, *self._given("limit"))
+        return self._build.select(page, *names, *self._given("limit"))
 
     def _total(self, chosen: PageFilter) -> Statement:
         conditions, names = _conditions(chosen)
@@ -178,7 +178,7 @@ def _follow(build: Builder) -> Statement:
     wanted = build.pairs()
     newest = build.greatest(wanted.number, TASKS.c.earliest_seq - number(1)) + bindparam("limit", type_=BigInteger)
     tail = (EVENTS.c.task_id == TASKS.c.id) & (EVENTS.c.seq > wanted.number) & (EVENTS.c.seq <= newest)
-    return build.query(
+    return build.select(
         select(
             TASKS.c.id,
             TASKS.c.earliest_seq,

@@ -16,7 +16,7 @@ from app.store.scripts import Row, Script, fetch
 from app.store.sql_head import compose, compose_status
 from app.store.sql_plan import StoredEntry
 from app.store.sql_reads import PageFilter, ReadStatements
-from app.store.tables import context_digest, owner_digest
+from app.store.tables import context_digest, nameable, owner_digest
 from app.store.turns import LogTail
 from app.store.values import LogEntry, Snapshot
 
@@ -65,6 +65,8 @@ def read_page(sql: ReadStatements, owner: Owner, params: ListTasksRequest) -> Sc
     """One page, newest status first; the listing is counted once, and its size travels in the token."""
     token = PageToken.decode(owner, params)
     size, artifacts = page_size(params), bool(params.include_artifacts)
+    if params.context_id is not None and not nameable(params.context_id):
+        return ListTasksResponse(page_size=size)
     after = params.status_timestamp_after
     chosen = PageFilter(params.context_id is not None, params.status is not None, after is not None, False, False)
     args: list[object] = [owner_digest(owner)]

@@ -26,6 +26,8 @@ class TurnStatements:
             TASKS.c.id == wanted.text,
             TASKS.c.epoch == wanted.number,
             TASKS.c.worker == bindparam("held_by", type_=Text),
+            # A lease given back is over: a renewal already under way must not bring it to life again.
+            TASKS.c.lease_until > number(0),
         ]
         if build.has_arrays:
             # An update takes rows in any order, and would wait in a circle with commits, which take them by id.

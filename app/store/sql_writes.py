@@ -8,8 +8,8 @@ from sqlalchemy import (
     ColumnElement,
     Integer,
     LargeBinary,
-    Table,
     Text,
+    Update,
     case,
     delete,
     insert,
@@ -50,19 +50,14 @@ _TURN: Final[dict[str, TypeEngine[Any]]] = {
 }
 
 
-def _types(table: Table) -> dict[str, TypeEngine[Any]]:
-    return {name: table.c[name].type for name in table.c.keys()}  # noqa: SIM118 - a column collection is no mapping
-
-
 class WriteStatements:
     """What a transaction can do. Arguments are in the order that the comments give."""
 
     def __init__(self, build: Builder) -> None:
         # ids, in their order
-        self.lock_heads = build.query(
+        self.lock_heads = build.select(
             select(
                 TASKS.c.id,
-                TASKS.c.owner,
                 TASKS.c.tenant,
                 TASKS.c.subject,
                 TASKS.c.context_id,
@@ -99,14 +94,11 @@ class WriteStatements:
         self.advance_heads = _update_heads(build, _PROGRESS)
         self.update_heads = _update_heads(build, _PROGRESS | _TURN, status=True)
         # id, context_id, context_hash, task_metadata
-        rows = build.rows(
-            {"id": Text(), "context_id": Text(), "context_hash": BigInteger(), "task_metadata": LargeBinary()}
-        )
         self.describe_heads = build.change(
-            update(TASKS)
-            .values({name: rows[name] for name in rows.names if name != "id"})
-            .where(TASKS.c.id == rows["id"]),
-            rows,
+            {"id": Text(), "context_id": Text(), "context_hash": BigInteger(), "task_metadata": LargeBinary()},
+            lambda row: (
+                update(TASKS).values({name: row[name] for name in row.names[1:]}).where(TASKS.c.id == row["id"])
+            ),
         )
         # ids: the message of the status becomes the newest of the history
         self.move_status_messages = build.query(
@@ -119,19 +111,19 @@ class WriteStatements:
             "ids",
         )
         # columns of the table
-        self.insert_messages = build.insert(MESSAGES, build.rows(_types(MESSAGES)))
-        self.insert_events = build.insert(EVENTS, build.rows(_types(EVENTS)))
-        self.put_snapshots = build.insert(SNAPSHOTS, build.rows(_types(SNAPSHOTS)), on_conflict="replace")
-        self.insert_keys = build.insert(KEYS, build.rows(_types(KEYS)), on_conflict="keep")
+        self.insert_messages = build.insert(MESSAGES)
+        self.insert_events = build.insert(EVENTS)
+        self.put_snapshots = build.insert(SNAPSHOTS, on_conflict="replace")
+        self.insert_keys = build.insert(KEYS, on_conflict="keep")
         # key, owner
-        rows = build.rows({"key": Text(), "owner": LargeBinary()})
         self.release_keys = build.change(
-            delete(KEYS).where(KEYS.c.key == rows["key"], KEYS.c.owner == rows["owner"]), rows
+            {"key": Text(), "owner": LargeBinary()},
+            lambda row: delete(KEYS).where(KEYS.c.key == row["key"], KEYS.c.owner == row["owner"]),
         )
         # task id, position of the first entry to stay
-        rows = build.rows({"id": Text(), "first": BigInteger()})
         self.drop_events = build.change(
-            delete(EVENTS).where(EVENTS.c.task_id == rows["id"], EVENTS.c.seq < rows["first"]), rows
+            {"id": Text(), "first": BigInteger()},
+            lambda row: delete(EVENTS).where(EVENTS.c.task_id == row["id"], EVENTS.c.seq < row["first"]),
         )
         # ids
         self.clear_history = _delete(build, MESSAGES.c.task_id)
@@ -141,11 +133,12 @@ class WriteStatements:
 
 def _insert_heads(build: Builder) -> Statement:
     """Columns of the table, with milliseconds of lease from now in place of `lease_until`."""
-    rows = build.rows(_types(TASKS))
-    values = {name: rows[name] for name in rows.names}
-    ttl = rows["lease_until"]
-    values["lease_until"] = case((ttl == number(0), number(0)), else_=build.now_ms + ttl)
-    return build.insert(TASKS, rows, values, on_conflict="keep")
+
+    def lease(row: Rows) -> dict[str, ColumnElement[Any]]:
+        ttl = row["lease_until"]
+        return {"lease_until": case((ttl == number(0), number(0)), else_=build.now_ms + ttl)}
+
+    return build.insert(TASKS, lease, on_conflict="keep")
 
 
 def _update_heads(build: Builder, changed: dict[str, TypeEngine[Any]], *, status: bool = False) -> Statement:
@@ -156,26 +149,28 @@ def _update_heads(build: Builder, changed: dict[str, TypeEngine[Any]], *, status
     extra: dict[str, TypeEngine[Any]] = {}
     if status:
         extra = {"lease_ms": BigInteger(), "has_message": Boolean(), "status_message": LargeBinary()}
-    rows = build.rows(_MATCH | changed | extra)
-    values: dict[str, ColumnElement[Any]] = {name: rows[name] for name in changed}
-    if status:
-        values["lease_until"] = _lease(build, rows)
-        values["status_message"] = case((rows["has_message"], rows["status_message"]), else_=TASKS.c.status_message)
-    return build.change(
-        update(TASKS)
-        .values(values)
-        .where(
-            TASKS.c.id == rows["id"],
-            TASKS.c.epoch == rows["was_epoch"],
-            TASKS.c.seq == rows["was_seq"],
-            TASKS.c.state == rows["was_state"],
-        ),
-        rows,
-    )
+
+    def made(row: Rows) -> Update:
+        values: dict[str, ColumnElement[Any]] = {name: row[name] for name in changed}
+        if status:
+            values["lease_until"] = _lease(build, row)
+            values["status_message"] = case((row["has_message"], row["status_message"]), else_=TASKS.c.status_message)
+        return (
+            update(TASKS)
+            .values(values)
+            .where(
+                TASKS.c.id == row["id"],
+                TASKS.c.epoch == row["was_epoch"],
+                TASKS.c.seq == row["was_seq"],
+                TASKS.c.state == row["was_state"],
+            )
+        )
+
+    return build.change(_MATCH | changed | extra, made)
 
 
-def _lease(build: Builder, rows: Rows) -> ColumnElement[int]:
-    ttl = rows["lease_ms"]
+def _lease(build: Builder, row: Rows) -> ColumnElement[int]:
+    ttl = row["lease_ms"]
     return case(
         (ttl.is_(None), TASKS.c.lease_until),
         (ttl == number(0), number(0)),

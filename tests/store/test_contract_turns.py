@@ -97,6 +97,14 @@ async def test_leases_are_renewed_for_those_who_hold_them(store: Any) -> None:
     assert (await store.renew_leases({}, WORKER)).lost == frozenset()
 
 
+async def test_a_lease_given_back_is_not_renewed(store: Any) -> None:
+    turn = await begin(store)
+    await turn.say(TaskState.INPUT_REQUIRED)
+    await store.release_lease(turn.task.id, turn.epoch)
+    assert (await store.renew_leases({turn.task.id: turn.epoch}, WORKER)).lost == {turn.task.id}
+    assert isinstance(await store.begin_turn(new_turn(turn.task.id)), Claimed)
+
+
 async def test_turns_that_nobody_runs_are_stranded(store: Any) -> None:
     await begin(store)
     await waiting(store)
