@@ -1,7 +1,6 @@
 """Reading a request body: bounded, JSON, of one model."""
 
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
@@ -34,8 +33,8 @@ async def read_body(request: Request, limit: int) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def json_body(model: type[Model], *, optional: bool = False) -> Callable[[Request], Coroutine[Any, Any, Model]]:
-    """A dependency that reads the body as `model`; `optional` takes no body for an empty object.
+async def read_json(request: Request, model: type[Model], *, optional: bool = False) -> Model:
+    """The body as a `model`; `optional` takes no body for an empty object.
 
     Raises:
         UnsupportedMediaTypeError: there is a body and its Content-Type is not JSON.
@@ -43,22 +42,18 @@ def json_body(model: type[Model], *, optional: bool = False) -> Callable[[Reques
         ParseError: it is not JSON, or JSON that cannot be stored.
         InvalidParamsError: it is not a `model`.
     """
-
-    async def read(request: Request) -> Model:
-        body = await read_body(request, services(request).max_body_bytes)
-        if not body:
-            if optional:
-                return model.model_construct()
-            raise InvalidParamsError.of("body", "is required")
-        if not is_json(request.headers.get("content-type", "")):
-            raise UnsupportedMediaTypeError
-        return parse(model, body)
-
-    return read
+    body = await read_body(request, services(request).max_body_bytes)
+    if not body:
+        if optional:
+            return model.model_construct()
+        raise InvalidParamsError.of("body", "is required")
+    if not is_json(request.headers.get("content-type", "")):
+        raise UnsupportedMediaTypeError
+    return parse(model, body)
 
 
 def parse(model: type[Model], body: bytes) -> Model:
-    """Read JSON as a model; raises as `json_body` does."""
+    """Read JSON as a model; raises as `read_json` does."""
     try:
         check_json(body)
     except ValueError as error:

@@ -68,10 +68,10 @@ async def get_services(request: Request) -> Services:
 class Gate:
     """What every A2A request passes: the version it speaks, the tenant it names."""
 
-    __slots__ = ("_path_tenant", "_services")
+    __slots__ = ("_path_tenant", "services")
 
     def __init__(self, services: Services, path_tenant: str | None) -> None:
-        self._services = services
+        self.services = services
         self._path_tenant = path_tenant
 
     def caller(self, tenant: str | None) -> Caller:
@@ -86,7 +86,7 @@ class Gate:
         if named in RESERVED_SEGMENTS:
             raise InvalidParamsError.of("tenant", "is a name that the server needs for itself")
         owner = Owner(named)
-        return Caller(owner, self._services.store.for_owner(owner))
+        return Caller(owner, self.services.store.for_owner(owner))
 
 
 async def get_gate(request: Request, services: Annotated[Services, Depends(get_services)]) -> Gate:

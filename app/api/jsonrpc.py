@@ -15,7 +15,7 @@ from app.api.body import read_body
 from app.api.deps import Gate, Services, ServicesDep, get_gate
 from app.api.errors import invalid_params
 from app.api.media import JSON, is_json
-from app.api.rest import first_cursor, unquoted
+from app.api.rest import idempotency_key, last_event_id
 from app.api.sse import Framing
 from app.protocol.errors import (
     A2AError,
@@ -66,7 +66,7 @@ Method = Callable[[Exchange, Any], Awaitable[Answer]]
 
 
 async def _send_message(exchange: Exchange, params: SendMessageRequest) -> Answer:
-    key = unquoted(exchange.request.headers.get("idempotency-key"))
+    key = idempotency_key(exchange.request)
     caller = exchange.gate.caller(params.tenant)
     answer = await exchange.services.tasks.send_message(caller, params, key)
     member = b'{"task":' if isinstance(answer.task, Task) else b'{"message":'
@@ -74,9 +74,9 @@ async def _send_message(exchange: Exchange, params: SendMessageRequest) -> Answe
 
 
 async def _send_streaming_message(exchange: Exchange, params: SendMessageRequest) -> Answer:
-    key = unquoted(exchange.request.headers.get("idempotency-key"))
+    key = idempotency_key(exchange.request)
     caller = exchange.gate.caller(params.tenant)
-    return await exchange.services.tasks.send_streaming_message(caller, params, key, _cursor(exchange.request))
+    return await exchange.services.tasks.send_streaming_message(caller, params, key, last_event_id(exchange.request))
 
 
 async def _get_task(exchange: Exchange, params: GetTaskRequest) -> Answer:
@@ -93,7 +93,7 @@ async def _cancel_task(exchange: Exchange, params: CancelTaskRequest) -> Answer:
 
 async def _subscribe_to_task(exchange: Exchange, params: SubscribeToTaskRequest) -> Answer:
     caller = exchange.gate.caller(params.tenant)
-    return await exchange.services.tasks.subscribe_to_task(caller, params, _cursor(exchange.request))
+    return await exchange.services.tasks.subscribe_to_task(caller, params, last_event_id(exchange.request))
 
 
 async def _refuse_push(exchange: Exchange, _params: BaseModel) -> Answer:
@@ -179,10 +179,6 @@ def _params(model: type[BaseModel], envelope: Mapping[str, Any]) -> BaseModel:
         return model.model_validate_json(orjson.dumps(params))
     except ValidationError as error:
         raise invalid_params(error) from None
-
-
-def _cursor(request: Request) -> str | None:
-    return first_cursor(request.headers.get("last-event-id"), request.query_params.get("lastEventId"))
 
 
 def _wrap(request_id: bytes, result: bytes) -> bytes:

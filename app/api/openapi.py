@@ -82,6 +82,26 @@ _VERSION_PARAMETER: Final = {
     "schema": {"type": "string", "default": "1.0"},
     "example": "1.0",
 }
+_IDEMPOTENCY_KEY_PARAMETER: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "A second spelling of the message's idempotency key.",
+    "schema": {"type": "string"},
+}
+_CURSOR_PARAMETERS: Final = (
+    {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "description": "Resume after the event of this id.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+    {
+        "name": "lastEventId",
+        "in": "query",
+        "description": "Last-Event-ID, where a header cannot be set.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+)
 _WITHOUT_VERSION: Final = frozenset({"GetAgentCard", "Healthz", "Readyz"})
 
 
@@ -99,10 +119,12 @@ def _describe(operation: dict[str, Any]) -> None:
         if REQUESTS[name] is SendMessageRequest:
             for media in content.values():
                 media["example"] = EXAMPLE_SEND
+            operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY_PARAMETER)
         operation["requestBody"] = {"required": name != "CancelTask", "content": content}
     if name in RESPONSES:
         responses["200"] = {"description": "The answer.", "content": _content(RESPONSES[name])}
     if name in STREAMS:
+        operation.setdefault("parameters", []).extend(_CURSOR_PARAMETERS)
         responses["200"] = {
             "description": "Server-sent events. Each `data:` line is a StreamResponse, each `id:` its position in the "
             "task's event log; comment lines keep the connection alive.",

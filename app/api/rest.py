@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
-from app.api.body import json_body
-from app.api.deps import GateDep, ServicesDep
+from app.api.body import read_json
+from app.api.deps import GateDep
 from app.api.media import media_type
 from app.protocol.errors import InvalidParamsError
 from app.protocol.protojson import MAX_ID_LENGTH, OptionalId, ProtoModel, Struct, to_json
@@ -34,15 +34,6 @@ HistoryLength = Annotated[
     int | None,
     Query(alias="historyLength", ge=0, le=MAX_INT32, description="At most so many of the newest messages; 0 for none."),
 ]
-IdempotencyKey = Annotated[
-    str | None, Header(alias="Idempotency-Key", description="A second spelling of the message's idempotency key.")
-]
-LastEventIdHeader = Annotated[
-    str | None, Header(alias="Last-Event-ID", description="Resume after the event of this id.")
-]
-LastEventIdQuery = Annotated[
-    str | None, Query(alias="lastEventId", description="Last-Event-ID, where a header cannot be set.")
-]
 
 
 class CancelTaskBody(ProtoModel):
@@ -59,13 +50,11 @@ def _json(request: Request, model: ProtoModel) -> Response:
 @router.post("/message:send", operation_id="SendMessage", tags=["messages"], summary="Send a message")
 async def send_message(
     request: Request,
-    body: Annotated[SendMessageRequest, Depends(json_body(SendMessageRequest))],
     gate: GateDep,
-    services: ServicesDep,
-    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Begin a task, or continue one by its `taskId`, and answer when the turn has ended (A2A 3.1.1)."""
-    answer = await services.tasks.send_message(gate.caller(body.tenant), body, unquoted(idempotency_key))
+    body = await read_json(request, SendMessageRequest)
+    answer = await gate.services.tasks.send_message(gate.caller(body.tenant), body, idempotency_key(request))
     member = b'{"task":' if isinstance(answer.task, Task) else b'{"message":'
     headers = {"Idempotency-Replayed": "true"} if answer.replayed else None
     return Response(member + to_json(answer.task) + b"}", headers=headers, media_type=media_type(request))
@@ -73,31 +62,27 @@ async def send_message(
 
 @router.post("/message:stream", operation_id="SendStreamingMessage", tags=["messages"], summary="Send, and stream")
 async def send_streaming_message(
-    body: Annotated[SendMessageRequest, Depends(json_body(SendMessageRequest))],
+    request: Request,
     gate: GateDep,
-    services: ServicesDep,
-    idempotency_key: IdempotencyKey = None,
-    last_event_id: LastEventIdHeader = None,
-    last_event_id_query: LastEventIdQuery = None,
 ) -> Response:
     """Begin or continue a task and stream its events until the turn ends (A2A 3.1.2).
 
     The first event is the Task. `id:` is the event's position in the task's log.
     """
+    body = await read_json(request, SendMessageRequest)
     try:
-        stream = await services.tasks.send_streaming_message(
-            gate.caller(body.tenant), body, unquoted(idempotency_key), first_cursor(last_event_id, last_event_id_query)
+        stream = await gate.services.tasks.send_streaming_message(
+            gate.caller(body.tenant), body, idempotency_key(request), last_event_id(request)
         )
     except StreamAtEndError:
         return Response(status_code=204)
-    return services.streams.respond(stream)
+    return gate.services.streams.respond(stream)
 
 
 @router.get("/tasks", operation_id="ListTasks", tags=["tasks"], summary="List tasks")
 async def list_tasks(
     request: Request,
     gate: GateDep,
-    services: ServicesDep,
     named_tenant: TenantQuery = None,
     context_id: Annotated[str | None, Query(alias="contextId", max_length=MAX_ID_LENGTH)] = None,
     status: Annotated[TaskState | None, Query(description="Only tasks in this state.")] = None,
@@ -121,7 +106,7 @@ async def list_tasks(
         status_timestamp_after=status_timestamp_after,
         include_artifacts=include_artifacts,
     )
-    return _json(request, await services.tasks.list_tasks(gate.caller(named_tenant), listing))
+    return _json(request, await gate.services.tasks.list_tasks(gate.caller(named_tenant), listing))
 
 
 @router.get(
@@ -129,37 +114,33 @@ async def list_tasks(
 )
 @router.post("/tasks/{id}:subscribe", operation_id="SubscribeToTask", tags=["tasks"], summary="Subscribe to a task")
 async def subscribe_to_task(
+    request: Request,
     task_id: TaskId,
     gate: GateDep,
-    services: ServicesDep,
     named_tenant: TenantQuery = None,
-    last_event_id: LastEventIdHeader = None,
-    last_event_id_query: LastEventIdQuery = None,
 ) -> Response:
     """Stream the task as it is and what follows, until it ends (A2A 3.1.6); resume with Last-Event-ID."""
     caller = gate.caller(named_tenant)
-    request = SubscribeToTaskRequest(id=task_id)
     try:
-        stream = await services.tasks.subscribe_to_task(
-            caller, request, first_cursor(last_event_id, last_event_id_query)
+        stream = await gate.services.tasks.subscribe_to_task(
+            caller, SubscribeToTaskRequest(id=task_id), last_event_id(request)
         )
     except StreamAtEndError:
         return Response(status_code=204)
-    return services.streams.respond(stream)
+    return gate.services.streams.respond(stream)
 
 
 @router.post("/tasks/{id}:cancel", operation_id="CancelTask", tags=["tasks"], summary="Cancel a task")
 async def cancel_task(
     request: Request,
     task_id: TaskId,
-    body: Annotated[CancelTaskBody, Depends(json_body(CancelTaskBody, optional=True))],
     gate: GateDep,
-    services: ServicesDep,
 ) -> Response:
     """Stop the task, wherever it runs, and answer with it (A2A 3.1.5)."""
+    body = await read_json(request, CancelTaskBody, optional=True)
     caller = gate.caller(body.tenant)
     return _json(
-        request, await services.tasks.cancel_task(caller, CancelTaskRequest(id=task_id, metadata=body.metadata))
+        request, await gate.services.tasks.cancel_task(caller, CancelTaskRequest(id=task_id, metadata=body.metadata))
     )
 
 
@@ -168,12 +149,11 @@ async def get_task(
     request: Request,
     task_id: TaskId,
     gate: GateDep,
-    services: ServicesDep,
     named_tenant: TenantQuery = None,
     history_length: HistoryLength = None,
 ) -> Response:
     """The task as it is now (A2A 3.1.3)."""
-    task = await services.tasks.get_task(
+    task = await gate.services.tasks.get_task(
         gate.caller(named_tenant), GetTaskRequest(id=task_id, history_length=history_length)
     )
     return _json(request, task)
@@ -184,13 +164,12 @@ async def list_events(
     request: Request,
     task_id: TaskId,
     gate: GateDep,
-    services: ServicesDep,
     named_tenant: TenantQuery = None,
     after: Annotated[int, Query(ge=0, le=MAX_POSITION, description="The position to read after.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_EVENTS_PAGE, description="At most so many events.")] = 1000,
 ) -> Response:
     """Events by position, oldest first; `earliestSeq` above `after` + 1 means that older ones were dropped."""
-    page = await services.tasks.list_events(gate.caller(named_tenant), task_id, after, limit)
+    page = await gate.services.tasks.list_events(gate.caller(named_tenant), task_id, after, limit)
     events = b",".join(b'{"seq":%d,"event":%b}' % (entry.seq, entry.data) for entry in page.events)
     body = b'{"events":[%b],"earliestSeq":%d,"lastSeq":%d}' % (events, page.earliest_seq, page.last_seq)
     return Response(body, media_type=media_type(request))
@@ -204,11 +183,10 @@ async def list_events(
 )
 async def create_task_push_notification_config(
     _task_id: TaskId,
-    _gate: GateDep,
-    services: ServicesDep,
+    gate: GateDep,
 ) -> Response:
     """Answers PushNotificationNotSupportedError: this server sends none (A2A 3.1.7)."""
-    services.tasks.refuse_push()
+    gate.services.tasks.refuse_push()
 
 
 @router.get(
@@ -219,11 +197,10 @@ async def create_task_push_notification_config(
 )
 async def list_task_push_notification_configs(
     _task_id: TaskId,
-    _gate: GateDep,
-    services: ServicesDep,
+    gate: GateDep,
 ) -> Response:
     """Answers PushNotificationNotSupportedError: this server sends none (A2A 3.1.9)."""
-    services.tasks.refuse_push()
+    gate.services.tasks.refuse_push()
 
 
 @router.get(
@@ -235,11 +212,10 @@ async def list_task_push_notification_configs(
 async def get_task_push_notification_config(
     _task_id: TaskId,
     _config_id: ConfigId,
-    _gate: GateDep,
-    services: ServicesDep,
+    gate: GateDep,
 ) -> Response:
     """Answers PushNotificationNotSupportedError: this server sends none (A2A 3.1.8)."""
-    services.tasks.refuse_push()
+    gate.services.tasks.refuse_push()
 
 
 @router.delete(
@@ -251,26 +227,27 @@ async def get_task_push_notification_config(
 async def delete_task_push_notification_config(
     _task_id: TaskId,
     _config_id: ConfigId,
-    _gate: GateDep,
-    services: ServicesDep,
+    gate: GateDep,
 ) -> Response:
     """Answers PushNotificationNotSupportedError: this server sends none (A2A 3.1.10)."""
-    services.tasks.refuse_push()
+    gate.services.tasks.refuse_push()
 
 
 @router.get("/extendedAgentCard", operation_id="GetExtendedAgentCard", tags=["agent card"], summary="Extended card")
-async def get_extended_agent_card(request: Request, _gate: GateDep, services: ServicesDep) -> Response:
+async def get_extended_agent_card(request: Request, gate: GateDep) -> Response:
     """Answers UnsupportedOperationError: this agent has no extended card (A2A 3.1.11)."""
-    return _json(request, services.tasks.get_extended_agent_card())
+    return _json(request, gate.services.tasks.get_extended_agent_card())
 
 
-def unquoted(value: str | None) -> str | None:
-    """An `Idempotency-Key` in its quoted form (a structured field string) or bare."""
+def idempotency_key(request: Request) -> str | None:
+    """The `Idempotency-Key`, in its quoted form (a structured field string) or bare."""
+    value = request.headers.get("idempotency-key")
     if value is not None and len(value) > 1 and value[0] == value[-1] == '"':
         return value[1:-1]
     return value
 
 
-def first_cursor(header: str | None, query: str | None) -> str | None:
-    """The header wins over the query."""
-    return header if header is not None else query
+def last_event_id(request: Request) -> str | None:
+    """Where to resume: the header wins over the query."""
+    header = request.headers.get("last-event-id")
+    return header if header is not None else request.query_params.get("lastEventId")

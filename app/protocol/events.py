@@ -34,10 +34,11 @@ class Update(NamedTuple):
     data: bytes
 
 
+ARTIFACT_UPDATE_PREFIX: Final = b'{"artifactUpdate":'
 STATUS_UPDATE_PREFIX: Final = b'{"statusUpdate":'
 TASK_PREFIX: Final = b'{"task":'
 _PREFIXES: Final[dict[type, bytes]] = {
-    TaskArtifactUpdateEvent: b'{"artifactUpdate":',
+    TaskArtifactUpdateEvent: ARTIFACT_UPDATE_PREFIX,
     TaskStatusUpdateEvent: STATUS_UPDATE_PREFIX,
     Task: TASK_PREFIX,
     Message: b'{"message":',

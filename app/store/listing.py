@@ -10,9 +10,7 @@ import orjson
 
 from app.protocol.errors import InvalidParamsError
 from app.protocol.identity import Owner
-from app.protocol.lifecycle import trim_history
 from app.protocol.requests import DEFAULT_PAGE_SIZE, ListTasksRequest
-from app.protocol.types import Task
 
 _MAX_TOTAL: Final = 2**31 - 1
 _MAX_TIMESTAMP: Final = 2**53
@@ -73,15 +71,3 @@ def page_size(params: ListTasksRequest) -> int:
 def milliseconds(time: datetime | None) -> int:
     """Since the epoch; 0 for none."""
     return 0 if time is None else round(time.timestamp() * 1000)
-
-
-def status_time(task: Task) -> int:
-    """When the status was recorded, in milliseconds since the epoch; 0 if it does not say."""
-    return milliseconds(task.status.timestamp)
-
-
-def listed(task: Task, params: ListTasksRequest) -> Task:
-    """The task as a page shows it; shares its members with `task`."""
-    if not params.include_artifacts:
-        task = task.model_copy(update={"artifacts": []})
-    return trim_history(task, params.history_length)

@@ -10,7 +10,7 @@ from app.protocol.events import Clock, Update, begin_turn_update, update_of, utc
 from app.protocol.identity import ANONYMOUS, Owner
 from app.protocol.lifecycle import TURN_ENDING, Event
 from app.protocol.requests import ListTasksRequest, ListTasksResponse
-from app.protocol.types import Task, TaskArtifactUpdateEvent
+from app.protocol.types import Task
 from app.store.base import (
     ArtifactDelta,
     Busy,
@@ -35,8 +35,8 @@ from app.store.base import (
     TaskStore,
     refuse_turn,
 )
-from app.store.memory_copy import own_fold, own_task
-from app.store.memory_partition import Partition, Record
+from app.store.memory_partition import Partition
+from app.store.memory_record import Parts, Record
 from app.store.memory_space import Space
 from app.store.turns import LogTail, Renewal, StrandedTurn
 from app.store.wakeups import LocalWakeups, Wakeups
@@ -75,18 +75,18 @@ class _View(TaskStore):
         if record is None:
             if task.id in self._space.owners:
                 raise FencedError(f"the task id {task.id} is taken")
-            self._space.add(self._owner, own_task(task))
+            self._space.add(self._owner, Parts.of(task))
         else:
-            if record.ended and record.task.status.state is not task.status.state:
+            if record.ended and record.now.state is not task.status.state:
                 raise FencedError("the task has ended")
-            record.task = own_task(task)
+            record.put(Parts.of(task))
             self._space.settle(record)
         self._space.wakeups.publish(task.id)
 
     async def get(self, task_id: str) -> Task | None:
-        """The task, or `None`; a copy."""
+        """The task, or `None`; the caller's own."""
         record = self._record(task_id)
-        return None if record is None else own_task(record.task)
+        return None if record is None else record.task()
 
     async def list(self, params: ListTasksRequest) -> ListTasksResponse:
         """One page of tasks, newest status first."""
@@ -97,7 +97,7 @@ class _View(TaskStore):
         """Store the task if its id is free."""
         if task.id in self._space.owners:
             return False
-        self._space.add(self._owner, own_task(task))
+        self._space.add(self._owner, Parts.of(task))
         return True
 
     async def delete(self, task_id: str) -> None:
@@ -121,11 +121,9 @@ class _View(TaskStore):
     async def save_artifact_delta(self, task: Task, delta: ArtifactDelta) -> None:
         """Apply the change in place; falls back to `save` where the stored task does not match."""
         record = self._record(task.id)
-        if record is None or record.ended or not _fits(record.task, task, delta):
+        if record is None or record.ended or not record.add_delta(task, delta):
             await self.save(task)
             return
-        event = TaskArtifactUpdateEvent(task_id=task.id, artifact=delta.artifact, append=delta.append)
-        own_fold(record.task, event)
         self._space.wakeups.publish(task.id)
 
     async def append_event(self, task_id: str, seq: int, event: Event) -> None:
@@ -168,16 +166,15 @@ class _View(TaskStore):
         try:
             if task.id in space.owners:
                 raise FencedError(f"the task id {task.id} is taken")
-            record = space.add(self._owner, own_task(task))
+            record = space.add(self._owner, Parts.of_entry(task, update.data))
         except BaseException:
             if new.key is not None:
                 space.release(self._owner, new.key.key)
             raise
-        entry = LogEntry(1, update.data)
-        record.entries.append(entry)
+        record.entries.append(update.data)
         space.take_lease(record, new.lease)
         space.wakeups.publish(task.id)
-        return Claimed(own_task(task), record.epoch, 1, entry, head=1)
+        return Claimed(task, record.epoch, 1, LogEntry(1, update.data), head=1)
 
     async def begin_turn(self, new: NewTurn) -> Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound:
         """Claim the key, add the message and a WORKING entry, take the lease, raise the epoch; all or nothing."""
@@ -187,8 +184,9 @@ class _View(TaskStore):
             if answer is not None:
                 return answer
         record = self._record(new.task_id)
-        refusal = refuse_turn(record.task if record is not None else None, new)
-        if record is None or refusal is not None:
+        task = record.task() if record is not None else None
+        refusal = refuse_turn(task, new)
+        if record is None or task is None or refusal is not None:
             return refusal or NotFound()
         if space.live_lease(record):
             return Busy()
@@ -199,9 +197,10 @@ class _View(TaskStore):
                 return claim
         space.take_lease(record, new.lease)
         record.attempt, record.turn_seq = 1, seq
-        space.write(record, [begin_turn_update(record.task, new.message, space.clock())])
+        update = begin_turn_update(task, new.message, space.clock())
+        space.write(record, [update])
         space.wakeups.publish(new.task_id)
-        return Claimed(own_task(record.task), record.epoch, seq, record.entries[-1], head=seq)
+        return Claimed(record.task(), record.epoch, seq, LogEntry(seq, update.data), head=seq)
 
     async def commit(self, commit: Commit) -> int:
         """Fold the updates into the stored task and put them at the end of its log."""
@@ -215,7 +214,9 @@ class _View(TaskStore):
                 return record.head
         if record.ended:
             raise FencedError(commit.task_id)
-        self._space.write(record, updates)
+        ends = commit.task.status.state in TURN_ENDING
+        parts = Parts.of(commit.task) if ends or record.long_unwritten else None
+        self._space.write(record, updates, parts)
         self._space.wakeups.publish(commit.task_id)
         return record.head
 
@@ -225,7 +226,7 @@ class _View(TaskStore):
         if record is None:
             return None
         running = self._space.live_lease(record)
-        return Snapshot(own_task(record.task), record.head, record.earliest, record.epoch, running)
+        return Snapshot(record.task(), record.head, record.earliest, record.epoch, running)
 
     async def begin_cancel(self, task_id: str, lease: Lease) -> Claimed | CancelFlagged | Ended | NotFound:
         """Flag a running turn, or take a task that nobody runs."""
@@ -233,13 +234,13 @@ class _View(TaskStore):
         if record is None:
             return NotFound()
         if record.ended:
-            return Ended(record.task.status.state)
+            return Ended(record.now.state)
         if self._space.live_lease(record):
             record.cancel_requested = True
             self._space.wakeups.publish(task_id)
             return CancelFlagged()
         self._space.take_lease(record, lease)
-        return Claimed(own_task(record.task), record.epoch, record.head, LogEntry(0, b""), head=record.head)
+        return Claimed(record.task(), record.epoch, record.head, LogEntry(0, b""), head=record.head)
 
 
 class MemoryTaskStore(_View):
@@ -292,20 +293,20 @@ class MemoryTaskStore(_View):
         now = self._space.monotonic()
         found = [record for record in self._space.running.values() if record.lease_until <= now]
         found.sort(key=lambda record: record.lease_until)
-        return [StrandedTurn(record.owner, record.task.id, record.epoch, record.attempt) for record in found[:limit]]
+        return [StrandedTurn(record.owner, record.id, record.epoch, record.attempt) for record in found[:limit]]
 
     async def take_over(self, turn: StrandedTurn, lease: Lease) -> Claimed | None:
         """Take a stranded turn."""
         record = self._space.find(turn.task_id)
         if record is None or record.epoch != turn.epoch or self._space.live_lease(record):
             return None
-        if record.task.status.state in TURN_ENDING:
+        if record.now.state in TURN_ENDING:
             return None
         # A turn that was never leased begins its first run now.
         record.attempt += record.worker is not None
         self._space.take_lease(record, lease)
         entry = LogEntry(0, b"")
-        return Claimed(own_task(record.task), record.epoch, record.turn_seq, entry, record.attempt, record.head)
+        return Claimed(record.task(), record.epoch, record.turn_seq, entry, record.attempt, record.head)
 
     async def release_lease(self, task_id: str, epoch: int) -> None:
         """End the lease now."""
@@ -339,21 +340,5 @@ def _unwritten(record: Record, after_seq: int, updates: Sequence[Update]) -> Seq
     """What is not yet in the log of updates that were tried before."""
     written = record.after(after_seq, len(updates))
     if any(entry.data != update.data for entry, update in zip(written, updates, strict=False)):
-        raise FencedError(record.task.id)
+        raise FencedError(record.id)
     return updates[len(written) :]
-
-
-def _fits(stored: Task, task: Task, delta: ArtifactDelta) -> bool:
-    """Whether the stored task differs from `task` by no more than this change, as far as lengths tell."""
-    if (stored.status, stored.context_id, stored.metadata) != (task.status, task.context_id, task.metadata):
-        return False
-    if len(stored.history) != len(task.history):
-        return False
-    changed = delta.artifact
-    before = {artifact.artifact_id: len(artifact.parts) for artifact in stored.artifacts}
-    if delta.append:
-        before[changed.artifact_id] = before.get(changed.artifact_id, 0) + len(changed.parts)
-    else:
-        before[changed.artifact_id] = len(changed.parts)
-    # As lists: the order of artifacts counts too.
-    return list(before.items()) == [(artifact.artifact_id, len(artifact.parts)) for artifact in task.artifacts]

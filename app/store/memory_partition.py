@@ -2,90 +2,15 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from app.protocol.identity import Owner
-from app.protocol.lifecycle import TERMINAL
+from app.protocol.lifecycle import trim_history
 from app.protocol.requests import ListTasksRequest, ListTasksResponse
-from app.protocol.types import Task, TaskState
-from app.store.base import LogEntry
-from app.store.listing import PageToken, listed, milliseconds, page_size, status_time
-from app.store.memory_copy import own_task
+from app.store.listing import PageToken, milliseconds, page_size
+from app.store.memory_record import Position, Record
 
 K = TypeVar("K")
-
-Position = tuple[int, str]
-"""Place in a listing: newest status first, ties by id."""
-
-
-class Place(NamedTuple):
-    """Where a task stands in the listings."""
-
-    position: Position
-    context_id: str | None
-    state: TaskState
-
-
-class Record:
-    """One task: its head, its lease, its log."""
-
-    __slots__ = (
-        "attempt",
-        "cancel_requested",
-        "earliest",
-        "entries",
-        "epoch",
-        "lease_until",
-        "owner",
-        "place",
-        "task",
-        "turn_seq",
-        "worker",
-    )
-
-    def __init__(self, owner: Owner, task: Task) -> None:
-        self.owner = owner
-        self.task = task
-        self.entries: list[LogEntry] = []
-        self.earliest = 1
-        """Position of the first entry kept."""
-        self.epoch = 0
-        self.worker: str | None = None
-        self.lease_until = 0.0
-        """0 where there is no lease: never taken, or given back."""
-        self.cancel_requested = False
-        self.attempt = 1
-        self.turn_seq = 1
-        self.place = self.current_place()
-
-    @property
-    def head(self) -> int:
-        """Position of the newest entry; 0 if there is none."""
-        return self.earliest + len(self.entries) - 1
-
-    @property
-    def ended(self) -> bool:
-        """Whether the task is in a final state."""
-        return self.task.status.state in TERMINAL
-
-    def current_place(self) -> Place:
-        """Where the task belongs by what it now is; `place` is where it was put."""
-        return Place((-status_time(self.task), self.task.id), self.task.context_id, self.task.status.state)
-
-    def after(self, seq: int, limit: int) -> list[LogEntry]:
-        """Entries after a position."""
-        start = max(0, seq - self.earliest + 1)
-        return self.entries[start : start + limit]
-
-    def truncate(self, keep: int) -> None:
-        """Drop the oldest entries, keeping `keep` and never less than one.
-
-        A quarter more is let stand before any is dropped, so that the cost of an entry stays the same.
-        """
-        surplus = len(self.entries) - max(1, keep)
-        if surplus > keep // 4:
-            del self.entries[:surplus]
-            self.earliest += surplus
 
 
 class Partition:
@@ -99,12 +24,12 @@ class Partition:
         self.index: list[Position] = []
         """Positions of all tasks, in order; those of a context and of a state have an index of their own."""
         self.by_context: dict[str | None, list[Position]] = {}
-        self.by_state: dict[TaskState, list[Position]] = {}
+        self.by_state: dict[str, list[Position]] = {}
         self.keys = 0
 
     def add(self, record: Record) -> None:
         """Take in a task."""
-        self.records[record.task.id] = record
+        self.records[record.id] = record
         position, context_id, state = record.place
         insort(self.index, position)
         _insert(self.by_context, context_id, position)
@@ -112,7 +37,7 @@ class Partition:
 
     def move(self, record: Record) -> None:
         """Put a task at the place it now has."""
-        old, new = record.place, record.current_place()
+        old, new = record.place, record.now
         if new == old:
             return
         record.place = new
@@ -129,7 +54,7 @@ class Partition:
 
     def remove(self, record: Record) -> None:
         """Forget a task; keys stay."""
-        del self.records[record.task.id]
+        del self.records[record.id]
         position, context_id, state = record.place
         del self.index[bisect_left(self.index, position)]
         _discard(self.by_context, context_id, position)
@@ -154,7 +79,8 @@ class Partition:
             found.append(record)
             if len(found) > size:
                 break
-        tasks = [own_task(listed(record.task, params)) for record in found[:size]]
+        wanted = bool(params.include_artifacts)
+        tasks = [trim_history(record.task(artifacts=wanted), params.history_length) for record in found[:size]]
         next_token = ""
         if len(found) > size:
             timestamp, task_id = found[size - 1].place.position

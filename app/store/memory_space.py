@@ -8,10 +8,9 @@ from app.protocol.errors import UnavailableError
 from app.protocol.events import Clock, Update
 from app.protocol.identity import Owner
 from app.protocol.lifecycle import TURN_ENDING
-from app.protocol.types import Task, TaskArtifactUpdateEvent
-from app.store.base import Conflict, KeyClaimed, Lease, LogEntry, Replay
-from app.store.memory_copy import own_fold
-from app.store.memory_partition import Partition, Record
+from app.store.base import Conflict, KeyClaimed, Lease, Replay
+from app.store.memory_partition import Partition
+from app.store.memory_record import Parts, Record
 from app.store.wakeups import Wakeups
 
 EVICTION_BATCH: Final = 16
@@ -118,12 +117,12 @@ class Space:
         if not self.tenants[tenant]:
             del self.tenants[tenant]
 
-    def add(self, owner: Owner, task: Task) -> Record:
-        """Take in a task, which is now the store's own."""
+    def add(self, owner: Owner, parts: Parts) -> Record:
+        """Take in a task."""
         self.make_room()
-        record = Record(owner, task)
+        record = Record(owner, parts)
         self.partition(owner).add(record)
-        self.owners[task.id] = owner
+        self.owners[record.id] = owner
         self._note_state(record)
         return record
 
@@ -133,12 +132,12 @@ class Space:
         self._note_state(record)
 
     def _note_state(self, record: Record) -> None:
-        if record.task.status.state in TURN_ENDING:
-            self.running.pop(record.task.id, None)
+        if record.now.state in TURN_ENDING:
+            self.running.pop(record.id, None)
         else:
-            self.running[record.task.id] = record
-        if record.ended and record.task.id not in self.ended:
-            self.ended[record.task.id] = self.monotonic()
+            self.running[record.id] = record
+        if record.ended and record.id not in self.ended:
+            self.ended[record.id] = self.monotonic()
             record.worker = None
             record.cancel_requested = False
 
@@ -153,19 +152,15 @@ class Space:
         record.worker = lease.worker if lease is not None else None
         record.lease_until = self.monotonic() + lease.ttl if lease is not None else 0.0
 
-    def write(self, record: Record, updates: Sequence[Update]) -> None:
-        """Fold updates into a task and put them at the end of its log."""
-        seq = record.head
-        settled = True
+    def write(self, record: Record, updates: Sequence[Update], parts: Parts | None = None) -> None:
+        """Put updates at the end of a task's log; `parts` is what the task then is, if that is to be written down."""
         for update in updates:
-            seq += 1
-            record.task = own_fold(record.task, update.event)
-            settled = settled and isinstance(update.event, TaskArtifactUpdateEvent)
-            # Bytes only: kept event objects would cost memory, and the garbage collector a look at each.
-            record.entries.append(LogEntry(seq, update.data))
+            record.write(update)
+        if parts is not None:
+            record.put(parts)
         if self.max_events is not None:
             record.truncate(self.max_events)
-        if not settled:
+        if record.now is not record.place:
             self.settle(record)
 
     def held(self, owner: Owner, key: str) -> KeyRecord | None:

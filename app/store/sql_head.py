@@ -10,19 +10,14 @@ from app.protocol.events import decode_event
 from app.protocol.identity import Owner
 from app.protocol.lifecycle import TERMINAL, fold
 from app.protocol.protojson import to_json
-from app.protocol.types import Artifact, Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus
+from app.protocol.types import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus
 from app.store.listing import milliseconds
 from app.store.scripts import Row
+from app.store.snapshots import decode_artifacts
 from app.store.tables import context_digest, owner_digest
 
-_ARTIFACTS: Final = TypeAdapter(list[Artifact])
 _STRUCT: Final = TypeAdapter(dict[str, JsonValue])
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def encode_artifacts(artifacts: Sequence[Artifact]) -> bytes:
-    """A JSON array; raises `ValueError` for text that no store can keep."""
-    return b"[" + b",".join([to_json(artifact) for artifact in artifacts]) + b"]"
 
 
 def encode_struct(struct: dict[str, JsonValue] | None) -> bytes | None:
@@ -45,7 +40,7 @@ def compose(
         id=task_id,
         context_id=context_id,
         status=status,
-        artifacts=_ARTIFACTS.validate_json(artifacts) if artifacts is not None else [],
+        artifacts=decode_artifacts(artifacts) if artifacts is not None else [],
         history=[],
         metadata=_STRUCT.validate_json(metadata) if metadata is not None else None,
     )

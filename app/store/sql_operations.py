@@ -12,7 +12,8 @@ from app.protocol.events import Clock, begin_turn_update, encode_event, update_o
 from app.protocol.identity import Owner
 from app.protocol.lifecycle import INTERRUPTED, TERMINAL, TURN_ENDING, Event, copy_task
 from app.protocol.types import Task, TaskStatusUpdateEvent
-from app.store.sql_head import Head, encode_artifacts
+from app.store.snapshots import encode_artifacts
+from app.store.sql_head import Head
 from app.store.sql_plan import Plan
 from app.store.tables import nameable
 from app.store.turns import StrandedTurn

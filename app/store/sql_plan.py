@@ -1,7 +1,7 @@
 """What one transaction will write: decided in memory on rows that are locked, then written in a few statements."""
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json as dump_json
 
@@ -13,13 +13,11 @@ from app.protocol.protojson import to_json
 from app.protocol.types import Task, TaskStatusUpdateEvent
 from app.store.engines import RacedError
 from app.store.scripts import Script, Statement, fetch, write
-from app.store.sql_head import Head, encode_artifacts, encode_struct
+from app.store.snapshots import SNAPSHOT_BYTES, encode_artifacts
+from app.store.sql_head import Head, encode_struct
 from app.store.sql_writes import WriteStatements
 from app.store.tables import context_digest, owner_digest
 from app.store.values import Conflict, IdempotencyKey, KeyClaimed, LogEntry, Replay
-
-SNAPSHOT_BYTES: Final = 256 * 1024
-"""A tail no longer than this, or than the snapshot before it, is read without a new snapshot."""
 
 
 class HeldKey(NamedTuple):

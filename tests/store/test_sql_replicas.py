@@ -22,8 +22,8 @@ from app.store.base import (
     Replay,
     RetentionPolicy,
 )
+from app.store.snapshots import SNAPSHOT_BYTES
 from app.store.sql import SqlTaskStore
-from app.store.sql_plan import SNAPSHOT_BYTES
 from tests.store.values import OTHER, WORKER, a_task, begin, chunk, ended, new_task, new_turn, status
 
 KEY = "k" * 16
