@@ -103,6 +103,8 @@ def serve_until_told(settings: Settings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        # Nothing here asks who the client is; headers that say so are anybody's to write.
+        proxy_headers=False,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_grace)),
     )
 

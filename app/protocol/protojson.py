@@ -156,7 +156,9 @@ _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]
 
 def format_timestamp(value: datetime) -> str:
     """UTC, milliseconds, `Z` (A2A 5.6.1)."""
-    return value.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    if value.tzinfo is not UTC:
+        value = value.astimezone(UTC)
+    return value.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 Timestamp = Annotated[
