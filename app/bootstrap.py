@@ -71,7 +71,11 @@ def _checked_agent(module: ModuleType) -> Agent:
     recovery: Recovery = getattr(module, "recovery", "fail")
     if recovery not in get_args(Recovery):
         raise StartError(f'`recovery` of the agent module {name!r} must be "fail" or "restart", not {recovery!r}.')
-    return Agent(card=card, handle=handle, recovery=recovery, lifespan=getattr(module, "lifespan", None))
+    may_reply = getattr(module, "may_reply", False)
+    if not isinstance(may_reply, bool):
+        raise StartError(f"`may_reply` of the agent module {name!r} must be True or False, not {may_reply!r}.")
+    lifespan = getattr(module, "lifespan", None)
+    return Agent(card=card, handle=handle, recovery=recovery, may_reply=may_reply, lifespan=lifespan)
 
 
 def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
@@ -162,8 +166,10 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             turn_store=turn_store,
             resources=resources,
         )
-        sender = Sender(events, runner, has_leases=turn_store is not None, busy_wait=settings.busy_wait)
-        tasks = TaskService(events, runner, sender, cancel_wait=settings.cancel_wait)
+        sender = Sender(
+            events, runner, has_leases=turn_store is not None, busy_wait=settings.busy_wait, may_reply=agent.may_reply
+        )
+        tasks = TaskService(events, runner, sender, cancel_wait=settings.cancel_wait, may_reply=agent.may_reply)
         services = Services(
             store=store,
             tasks=tasks,

@@ -71,6 +71,7 @@ class Turn:
         owner: Owner = ANONYMOUS,
         attempt: int = 1,
         resources: Any = None,
+        may_reply: bool = False,
         clock: Clock = utc_now,
     ) -> None:
         self.task = task
@@ -84,6 +85,7 @@ class Turn:
         self.resources = resources
         """What the agent's `lifespan` yielded."""
         self._sink = sink
+        self._may_reply = may_reply
         self._clock = clock
         self._number = max(1, sum(message.role is Role.USER for message in task.history))
         self._artifact_ids: set[str] = set()
@@ -109,6 +111,32 @@ class Turn:
         writes it whole. The id is the name, `name-2` where the turn opens the name again, `name-t2` in the second turn.
         """
         return ArtifactWriter(self, self._artifact_id(name), name, content, description, metadata)
+
+    async def reply(self, *content: Content) -> None:
+        """Answer with a bare Message and no task (A2A 3.1.1). Durable on return; nothing more can be said.
+
+        Only for an agent file with `may_reply = True`, in answer to the first message of a task, and before anything
+        else was said.
+
+        Raises:
+            RuntimeError: it is not allowed, or too late.
+            ValueError: no content, or text that no store can keep.
+        """
+        if not self._may_reply:
+            raise RuntimeError("an agent that replies without a task declares `may_reply = True`")
+        if self.task.status.state is not TaskState.SUBMITTED:
+            raise RuntimeError("a reply without a task must be the first and only thing said to a new message")
+        if not content:
+            raise ValueError("a reply needs at least one part")
+        self._emit(
+            Message(
+                message_id=str(uuid.uuid4()),
+                context_id=self.task.context_id,
+                role=Role.AGENT,
+                parts=_parts(content),
+            )
+        )
+        await self._sink.durable()
 
     async def working(self, text: str | None = None) -> None:
         """Report progress. Durable on return."""
@@ -207,6 +235,10 @@ class Turn:
         return artifact_id
 
 
+def _parts(content: tuple[Content, ...]) -> list[Part]:
+    return [Part(text=piece) if isinstance(piece, str) else piece for piece in content]
+
+
 class ArtifactWriter:
     """Writes one artifact: `async with` it to stream, `await` it to write what it was opened with."""
 
@@ -243,7 +275,7 @@ class ArtifactWriter:
     def _emit(self, content: tuple[Content, ...], *, last: bool) -> None:
         if not content:
             raise ValueError("an artifact needs at least one part")
-        parts = [Part(text=piece) if isinstance(piece, str) else piece for piece in content]
+        parts = _parts(content)
         if self._opened:
             artifact = Artifact(artifact_id=self.artifact_id, parts=parts)
         else:
@@ -283,6 +315,8 @@ class Agent:
     card: AgentCard
     handle: Handle
     recovery: Recovery = "fail"
+    may_reply: bool = False
+    """Whether the handler may answer with a bare Message (`Turn.reply`)."""
     lifespan: Lifespan | None = None
 
 
@@ -332,10 +366,12 @@ async def rehearse(
     task: Task | None = None,
     resources: Any = None,
     owner: Owner = ANONYMOUS,
+    may_reply: bool = False,
 ) -> Task:
     """Run one turn without a server and return the task as a caller would get it.
 
-    `task` continues a task that an earlier rehearsal left waiting for input.
+    `task` continues a task that an earlier rehearsal left waiting for input. Where the handler replied without a task
+    (`may_reply`), the reply is the message of its status.
     """
     if isinstance(message, str):
         message = Message(message_id=str(uuid.uuid4()), role=Role.USER, parts=[Part(text=message)])
@@ -348,6 +384,7 @@ async def rehearse(
         )
     else:
         fold(task, begin_turn_update(task, message, utc_now()).event)
-    turn = Turn(task=task, message=message, sink=_Rehearsal(), owner=owner, resources=resources)
+    sink = _Rehearsal()
+    turn = Turn(task=task, message=message, sink=sink, owner=owner, resources=resources, may_reply=may_reply)
     await play(handle, turn)
     return turn.task

@@ -17,7 +17,8 @@ CARD = AgentCard(
 class Script:
     """An agent whose first word is a command; `gates` let a test hold a handler at a known place."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_reply: bool = False) -> None:
+        self.may_reply = may_reply
         self.gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.reached: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.runs = 0
@@ -25,7 +26,7 @@ class Script:
         self.turns: list[Turn] = []
 
     def agent(self) -> Agent:
-        return Agent(card=CARD, handle=self.handle)
+        return Agent(card=CARD, handle=self.handle, may_reply=self.may_reply)
 
     async def handle(self, turn: Turn) -> None:  # noqa: PLR0912 - one case a command
         self.runs += 1
@@ -38,6 +39,15 @@ class Script:
                         await out.write(f"chunk {number} ")
             case "ask":
                 await turn.require_input("Which one?")
+            case "reply":
+                await turn.reply(rest)
+            case "reply-at":
+                self.reached[rest].set()
+                await self.gates[rest].wait()
+                await turn.reply("here")
+            case "reply-late":
+                await turn.working("on it")
+                await turn.reply(rest)
             case "auth":
                 await turn.require_auth("Sign in.")
                 self.reached[rest].set()

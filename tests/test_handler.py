@@ -143,3 +143,33 @@ async def test_artifact_ids_are_unique_within_a_task() -> None:
     task = await rehearse(handle, "two", task=task)
     ids = [artifact.artifact_id for artifact in task.artifacts]
     assert ids == ["x", "x-2", "x-2-2", "x-t2", "x-t2-2", "x-2-t2"]
+
+
+async def test_a_reply_without_a_task_is_rehearsed_as_the_message_of_the_status() -> None:
+    async def handle(turn: Turn) -> None:
+        await turn.reply("hello", Part(data={"n": 1}))
+
+    task = await rehearse(handle, "hi", may_reply=True)
+    assert task.status.state is TaskState.COMPLETED
+    assert task.status.message is not None
+    assert task.status.message.task_id is None
+    assert [part.text for part in task.status.message.parts] == ["hello", None]
+    undeclared = await rehearse(handle, "hi")
+    assert undeclared.status.state is TaskState.FAILED
+
+
+async def test_a_reply_is_the_first_and_only_thing_said() -> None:
+    refusals: list[str] = []
+
+    async def handle(turn: Turn) -> None:
+        if turn.text == "late":
+            await turn.working()
+        for content in ((), ("one",), ("two",)):
+            try:
+                await turn.reply(*content)
+            except (RuntimeError, ValueError) as error:
+                refusals.append(type(error).__name__)
+
+    for text in ("now", "late"):
+        await rehearse(handle, text, may_reply=True)
+    assert refusals == ["ValueError", "RuntimeError", *["RuntimeError"] * 3]

@@ -69,8 +69,8 @@ async def _send_message(exchange: Exchange, params: SendMessageRequest) -> Answe
     key = idempotency_key(exchange.request)
     caller = exchange.gate.caller(params.tenant)
     answer = await exchange.services.tasks.send_message(caller, params, key)
-    member = b'{"task":' if isinstance(answer.task, Task) else b'{"message":'
-    return member + to_json(answer.task) + b"}"
+    member = b'{"task":' if isinstance(answer.result, Task) else b'{"message":'
+    return member + to_json(answer.result) + b"}"
 
 
 async def _send_streaming_message(exchange: Exchange, params: SendMessageRequest) -> Answer:

@@ -55,9 +55,9 @@ async def send_message(
     """Begin a task, or continue one by its `taskId`, and answer when the turn has ended (A2A 3.1.1)."""
     body = await read_json(request, SendMessageRequest)
     answer = await gate.services.tasks.send_message(gate.caller(body.tenant), body, idempotency_key(request))
-    member = b'{"task":' if isinstance(answer.task, Task) else b'{"message":'
+    member = b'{"task":' if isinstance(answer.result, Task) else b'{"message":'
     headers = {"Idempotency-Replayed": "true"} if answer.replayed else None
-    return Response(member + to_json(answer.task) + b"}", headers=headers, media_type=media_type(request))
+    return Response(member + to_json(answer.result) + b"}", headers=headers, media_type=media_type(request))
 
 
 @router.post("/message:stream", operation_id="SendStreamingMessage", tags=["messages"], summary="Send, and stream")

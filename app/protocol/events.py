@@ -37,11 +37,12 @@ class Update(NamedTuple):
 ARTIFACT_UPDATE_PREFIX: Final = b'{"artifactUpdate":'
 STATUS_UPDATE_PREFIX: Final = b'{"statusUpdate":'
 TASK_PREFIX: Final = b'{"task":'
+MESSAGE_PREFIX: Final = b'{"message":'
 _PREFIXES: Final[dict[type, bytes]] = {
     TaskArtifactUpdateEvent: ARTIFACT_UPDATE_PREFIX,
     TaskStatusUpdateEvent: STATUS_UPDATE_PREFIX,
     Task: TASK_PREFIX,
-    Message: b'{"message":',
+    Message: MESSAGE_PREFIX,
 }
 
 

@@ -12,6 +12,7 @@ from app.protocol.types import (
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
+    TaskStatus,
     TaskStatusUpdateEvent,
 )
 
@@ -40,7 +41,7 @@ def fold(task: Task, event: Event) -> Task:
 
     A `Task` replaces what was there. A status update moves the message of the status before it into the history, and
     the message that began a turn after it. `append` adds parts to the artifact of that id, creating it if it is not
-    there, and never merges text. A bare `Message` changes nothing.
+    there, and never merges text. A bare `Message` is the whole answer: the task that stood for it is COMPLETED.
     """
     if isinstance(event, TaskArtifactUpdateEvent):
         _fold_artifact(task.artifacts, event)
@@ -52,6 +53,8 @@ def fold(task: Task, event: Event) -> Task:
         task.status = event.status
     elif isinstance(event, Task):
         return copy_task(event)
+    else:
+        task.status = TaskStatus(state=TaskState.COMPLETED, message=event, timestamp=task.status.timestamp)
     return task
 
 

@@ -5,7 +5,8 @@ sees an event that a crash could take back, and every stream, subscription, bloc
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import aclosing
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -108,7 +109,7 @@ class Follower:
         """The task as the end of its turn left it, if that happened in this process while somebody followed."""
         return self._tail.settled
 
-    async def batches(self) -> AsyncIterator[Sequence[LogEntry]]:
+    async def batches(self) -> AsyncGenerator[Sequence[LogEntry]]:
         """Entries in order, as many at a time as there are; ends after the entry that ends the stream.
 
         Raises:
@@ -133,10 +134,18 @@ class Follower:
             self.position = batch[-1].seq
             yield batch
 
-    async def finish(self) -> None:
-        """Read to the end."""
-        async for _ in self.batches():
-            pass
+    async def next(self) -> LogEntry:
+        """The next entry."""
+        async with aclosing(self.batches()) as batches:
+            return (await anext(batches))[0]
+
+    async def finish(self) -> LogEntry:
+        """Read to the end; return the last entry."""
+        last: LogEntry | None = None
+        async for batch in self.batches():
+            last = batch[-1]
+        assert last is not None  # noqa: S101 - there is no other way out than after an entry
+        return last
 
     async def _read(self) -> Sequence[LogEntry]:
         entries = await self._store.read_events(self._tail.task_id, self.position, READ_LIMIT)

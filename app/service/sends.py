@@ -67,6 +67,7 @@ class Sender:
         *,
         has_leases: bool,
         busy_wait: float,
+        may_reply: bool = False,
         clock: Clock = utc_now,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
@@ -74,6 +75,7 @@ class Sender:
         self._runner = runner
         self._has_leases = has_leases
         self._busy_wait = busy_wait
+        self._may_reply = may_reply
         self._clock = clock
         self._new_id = new_id
 
@@ -119,7 +121,7 @@ class Sender:
                 status=TaskStatus(state=TaskState.SUBMITTED, timestamp=self._clock()),
                 history=[message],
             )
-            outcome = await caller.store.create_task(NewTask(task, key, self._runner.lease))
+            outcome = await caller.store.create_task(NewTask(task, key, self._runner.lease, hidden=self._may_reply))
         else:
             outcome = await self._continue(caller, message, message.task_id, key)
         if isinstance(outcome, Conflict):

@@ -42,6 +42,19 @@ async def stream(
         yield [_trimmed(entry, history_length) for entry in batch] if history_length is not None else batch
 
 
+async def undecided(entries: AsyncIterator[Sequence[LogEntry]]) -> AsyncIterator[Sequence[LogEntry]]:
+    """Hold back the Task that begins a stream until the next entry tells what it is: a bare Message comes alone."""
+    held: list[LogEntry] | None = []
+    async for batch in entries:
+        if held is None:
+            yield batch
+            continue
+        held += batch
+        if len(held) > 1:
+            yield held[1:] if held[1].is_reply else held
+            held = None
+
+
 def _trimmed(entry: LogEntry, history_length: int | None) -> LogEntry:
     if entry.state is None or not isinstance(entry.event, Task):
         return entry

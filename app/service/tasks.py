@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 from app.protocol.agent_card import AgentCard
 from app.protocol.errors import (
     InvalidParamsError,
+    LogTruncatedError,
     PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
@@ -26,7 +27,7 @@ from app.protocol.requests import (
 from app.protocol.types import Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
 from app.service.event_log import EventLog, Follower
 from app.service.sends import Begun, Sender
-from app.service.streams import EventStream, Resume, stream, task_entry
+from app.service.streams import EventStream, Resume, stream, task_entry, undecided
 from app.service.turns import Caller, TurnRunner
 from app.store.base import CancelFlagged, Claimed, Commit, Ended, FencedError, LogEntry, NotFound, Snapshot
 
@@ -38,7 +39,7 @@ MAX_CURSOR_DIGITS: Final = 18
 class Answer:
     """What a send answers."""
 
-    task: Task | Message
+    result: Task | Message
     replayed: bool
     """Whether an earlier send of the same key began the turn."""
 
@@ -68,12 +69,15 @@ class TaskService:
         sender: Sender,
         *,
         cancel_wait: float,
+        may_reply: bool = False,
         clock: Clock = utc_now,
     ) -> None:
+        """`may_reply`: whether the agent may answer with a bare Message, so that a new task may turn out to be none."""
         self._events = events
         self._runner = runner
         self._sender = sender
         self._cancel_wait = cancel_wait
+        self._may_reply = may_reply
         self._clock = clock
 
     async def send_message(self, caller: Caller, request: SendMessageRequest, header_key: str | None = None) -> Answer:
@@ -86,11 +90,10 @@ class TaskService:
         at_once = configuration is not None and bool(configuration.return_immediately)
         history_length = configuration.history_length if configuration is not None else None
         begun = await self._sender.begin(caller, request, key, with_task=at_once)
-        if at_once:
-            task = begun.task or await self._get(caller, begun.task_id)
-        else:
-            task = await self._finished(caller, begun)
-        return Answer(trim_history(task, history_length), begun.replayed)
+        result = await (self._begun if at_once else self._finished)(caller, begun)
+        if isinstance(result, Task):
+            result = trim_history(result, history_length)
+        return Answer(result, begun.replayed)
 
     async def send_streaming_message(
         self,
@@ -129,7 +132,8 @@ class TaskService:
         if first is None:
             assert begun.task is not None  # noqa: S101 - asked for above
             first = task_entry(begun.first_seq, begun.task)
-        return EventStream(stream([first], follower.batches(), history_length), keeps_log)
+        entries = stream([first], follower.batches(), history_length)
+        return EventStream(undecided(entries) if self._may_reply and is_new else entries, keeps_log)
 
     async def get_task(self, caller: Caller, request: GetTaskRequest) -> Task:
         """GetTask (A2A 3.1.3)."""
@@ -208,6 +212,8 @@ class TaskService:
         """
         if not caller.store.supports_event_log():
             raise UnsupportedOperationError("The task store of this server keeps no event log.")
+        if self._may_reply:
+            await self._snapshot(caller, task_id)
         entries = await caller.store.read_events(task_id, after, limit)
         # Read after the entries, so that what was dropped meanwhile shows.
         last = await caller.store.last_event_seq(task_id)
@@ -226,26 +232,48 @@ class TaskService:
 
     # -- turns
 
-    async def _finished(self, caller: Caller, begun: Begun) -> Task:
-        """The task when its turn has ended."""
+    async def _begun(self, caller: Caller, begun: Begun) -> Task | Message:
+        """The task as it is, once it is known to be one."""
+        if not self._may_reply or begun.first_seq > 1 or (begun.replayed and not caller.store.supports_event_log()):
+            return begun.task or await self._get(caller, begun.task_id)
+        entry = await self._after_first(caller, begun).next()
+        return _reply(entry) or await self._get(caller, begun.task_id)
+
+    async def _finished(self, caller: Caller, begun: Begun) -> Task | Message:
+        """The task when its turn has ended, or the Message that was answered in its place."""
+        if begun.replayed and not caller.store.supports_event_log():
+            return await self._get(caller, begun.task_id)
+        follower = self._after_first(caller, begun)
+        try:
+            last = await follower.finish()
+        except LogTruncatedError:
+            return await self._finished_long_ago(caller, begun, follower)
+        return _reply(last) or follower.settled or await self._get(caller, begun.task_id)
+
+    async def _finished_long_ago(self, caller: Caller, begun: Begun, follower: Follower) -> Task:
+        """The task, where the log no longer reaches back to the turn."""
+        snapshot = await self._snapshot(caller, begun.task_id)
+        if snapshot.task.status.state in TURN_ENDING:
+            return snapshot.task
+        follower.start_at(snapshot.seq, current=True)
+        await follower.finish()
+        return follower.settled or await self._get(caller, begun.task_id)
+
+    def _after_first(self, caller: Caller, begun: Begun) -> Follower:
+        """Reads what follows the entry that began a turn."""
         follower = self._events.follow(caller.store, begun.task_id, TURN_ENDING)
         if not caller.store.supports_event_log():
             follower.start_now()
-            if begun.replayed:
-                return await self._get(caller, begun.task_id)
-        elif begun.replayed:
-            follower.start_at(max(0, begun.first_seq - 1))
         else:
-            follower.start_at(begun.first_seq, current=True)
-        await follower.finish()
-        return follower.settled or await self._get(caller, begun.task_id)
+            follower.start_at(begun.first_seq, current=not begun.replayed)
+        return follower
 
     async def _replay(
         self, caller: Caller, begun: Begun, cursor: int | None, history_length: int | None
     ) -> EventStream:
         """The stream of a turn that an earlier send began: from its first entry, or after the cursor."""
         follower = self._events.follow(caller.store, begun.task_id, TURN_ENDING)
-        snapshot = await self._snapshot(caller, begun.task_id)
+        snapshot = await self._snapshot(caller, begun.task_id, hidden_too=True)
         before_turn = begun.first_seq - 1
         position = before_turn if cursor is None else cursor
         if position < before_turn or position > snapshot.seq:
@@ -258,7 +286,10 @@ class TaskService:
             raise StreamAtEndError
         follower.start_at(position)
         resume: Resume | None = "replay" if cursor is not None else None
-        return EventStream(stream([], follower.batches(), history_length), True, resume, replayed=True)
+        entries = stream([], follower.batches(), history_length)
+        if self._may_reply and position == 0:
+            entries = undecided(entries)
+        return EventStream(entries, True, resume, replayed=True)
 
     async def _end_of_turn(self, caller: Caller, begun: Begun) -> int | None:
         """The position that ended a turn, `None` while it has not ended."""
@@ -344,11 +375,17 @@ class TaskService:
             raise TaskNotFoundError
         return task
 
-    async def _snapshot(self, caller: Caller, task_id: str) -> Snapshot:
+    async def _snapshot(self, caller: Caller, task_id: str, *, hidden_too: bool = False) -> Snapshot:
         snapshot = await caller.store.snapshot(task_id)
-        if snapshot is None:
+        if snapshot is None or (snapshot.hidden and not hidden_too):
             raise TaskNotFoundError
         return snapshot
+
+
+def _reply(entry: LogEntry) -> Message | None:
+    """The bare Message that an entry is, if it is one."""
+    event = entry.event if entry.is_reply else None
+    return event if isinstance(event, Message) else None
 
 
 async def _nothing() -> AsyncIterator[Sequence[LogEntry]]:

@@ -14,7 +14,7 @@ from app.protocol.events import begin_turn_update, update_of, utc_now
 from app.protocol.identity import ANONYMOUS, Owner
 from app.protocol.lifecycle import TERMINAL, Event, copy_task, fold
 from app.protocol.requests import ListTasksRequest, ListTasksResponse
-from app.protocol.types import Task, TaskArtifactUpdateEvent
+from app.protocol.types import Message, Task, TaskArtifactUpdateEvent
 from app.store.values import (
     ArtifactDelta,
     Busy,
@@ -177,7 +177,8 @@ class TaskStore(ABC):
     async def create_task(self, new: NewTask) -> "Claimed | Replay | Conflict":
         """Claim the key, store the task and its first entry, take the lease.
 
-        All or nothing in a store with transactions. The defaults release the key on every failure path.
+        All or nothing in a store with transactions. The defaults release the key on every failure path, and hide no
+        task.
 
         Raises:
             UnsupportedOperationError: a key, and no index of keys.
@@ -233,11 +234,15 @@ class TaskStore(ABC):
     async def commit(self, commit: Commit) -> int:
         """Store updates of one task and the task as they leave it; return the new head of the log.
 
-        The entries take the next positions. All or nothing, and durable on return, in a store with transactions.
+        The entries take the next positions. All or nothing, and durable on return, in a store with transactions. A bare
+        Message ends the task, which stays hidden; the default cannot hide one and deletes it.
 
         Raises:
             FencedError: the epoch is stale, the task has ended, or it is gone.
         """
+        if any(isinstance(update.event, Message) for update in commit.updates):
+            await self.delete(commit.task_id)
+            return 0
         seq = 0
         if self.supports_event_log():
             seq = await self.last_event_seq(commit.task_id)

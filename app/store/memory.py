@@ -69,6 +69,10 @@ class _View(TaskStore):
         partition = self._space.partitions.get(self._owner)
         return None if partition is None else partition.records.get(task_id)
 
+    def _shown(self, task_id: str) -> Record | None:
+        record = self._record(task_id)
+        return None if record is None or record.hidden else record
+
     async def save(self, task: Task) -> None:
         """Create the task, or replace its snapshot at the head of its log. A final state stays."""
         record = self._record(task.id)
@@ -80,12 +84,14 @@ class _View(TaskStore):
             if record.ended and record.now.state is not task.status.state:
                 raise FencedError("the task has ended")
             record.put(Parts.of(task))
+            if record.hidden:
+                self._space.partitions[self._owner].reveal(record)
             self._space.settle(record)
         self._space.wakeups.publish(task.id)
 
     async def get(self, task_id: str) -> Task | None:
         """The task, or `None`; the caller's own."""
-        record = self._record(task_id)
+        record = self._shown(task_id)
         return None if record is None else record.task()
 
     async def list(self, params: ListTasksRequest) -> ListTasksResponse:
@@ -108,7 +114,7 @@ class _View(TaskStore):
     async def count(self) -> int:
         """How many tasks this owner has."""
         partition = self._space.partitions.get(self._owner)
-        return 0 if partition is None else len(partition.records)
+        return 0 if partition is None else len(partition.index)
 
     async def claim_idempotency_key(self, key: str, message_id: str, task_id: str) -> KeyClaimed | Replay | Conflict:
         """Claim a key for a task whose turn begins with entry 1."""
@@ -166,7 +172,7 @@ class _View(TaskStore):
         try:
             if task.id in space.owners:
                 raise FencedError(f"the task id {task.id} is taken")
-            record = space.add(self._owner, Parts.of_entry(task, update.data))
+            record = space.add(self._owner, Parts.of_entry(task, update.data), hidden=new.hidden)
         except BaseException:
             if new.key is not None:
                 space.release(self._owner, new.key.key)
@@ -183,7 +189,7 @@ class _View(TaskStore):
             answer = space.answer(self._owner, new.key.key, new.key.message_id)
             if answer is not None:
                 return answer
-        record = self._record(new.task_id)
+        record = self._shown(new.task_id)
         task = record.task() if record is not None else None
         refusal = refuse_turn(task, new)
         if record is None or task is None or refusal is not None:
@@ -226,11 +232,11 @@ class _View(TaskStore):
         if record is None:
             return None
         running = self._space.live_lease(record)
-        return Snapshot(record.task(), record.head, record.earliest, record.epoch, running)
+        return Snapshot(record.task(), record.head, record.earliest, record.epoch, running, record.hidden)
 
     async def begin_cancel(self, task_id: str, lease: Lease) -> Claimed | CancelFlagged | Ended | NotFound:
         """Flag a running turn, or take a task that nobody runs."""
-        record = self._record(task_id)
+        record = self._shown(task_id)
         if record is None:
             return NotFound()
         if record.ended:

@@ -30,6 +30,15 @@ class Partition:
     def add(self, record: Record) -> None:
         """Take in a task."""
         self.records[record.id] = record
+        if not record.hidden:
+            self._list(record)
+
+    def reveal(self, record: Record) -> None:
+        """Show a task that was hidden."""
+        record.hidden, record.place = False, record.now
+        self._list(record)
+
+    def _list(self, record: Record) -> None:
         position, context_id, state = record.place
         insort(self.index, position)
         _insert(self.by_context, context_id, position)
@@ -38,7 +47,7 @@ class Partition:
     def move(self, record: Record) -> None:
         """Put a task at the place it now has."""
         old, new = record.place, record.now
-        if new == old:
+        if new == old or record.hidden:
             return
         record.place = new
         moved = new.position != old.position
@@ -55,6 +64,8 @@ class Partition:
     def remove(self, record: Record) -> None:
         """Forget a task; keys stay."""
         del self.records[record.id]
+        if record.hidden:
+            return
         position, context_id, state = record.place
         del self.index[bisect_left(self.index, position)]
         _discard(self.by_context, context_id, position)

@@ -10,7 +10,7 @@ from app.protocol.events import ARTIFACT_UPDATE_PREFIX, TASK_PREFIX, Update, dec
 from app.protocol.identity import Owner
 from app.protocol.lifecycle import TERMINAL, fold
 from app.protocol.protojson import to_json
-from app.protocol.types import Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+from app.protocol.types import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 from app.store.listing import milliseconds
 from app.store.snapshots import SNAPSHOT_BYTES, decode_artifacts, encode_artifacts
 from app.store.values import ArtifactDelta, LogEntry
@@ -69,6 +69,7 @@ class Record:
         "earliest",
         "entries",
         "epoch",
+        "hidden",
         "id",
         "lease_until",
         "now",
@@ -89,6 +90,8 @@ class Record:
         self.lease_until = 0.0
         """0 where there is no lease: never taken, or given back."""
         self.cancel_requested = False
+        self.hidden = False
+        """Whether no listing has the task."""
         self.attempt = 1
         self.turn_seq = 1
         self.place = parts.place
@@ -170,6 +173,8 @@ class Record:
             self.now = Place(position, self.now.context_id, event.status.state)
         elif isinstance(event, Task):
             self.put(Parts.of_entry(event, data))
+        elif isinstance(event, Message):
+            self.now = self.now._replace(state=TaskState.COMPLETED)
 
     def after(self, seq: int, limit: int) -> list[LogEntry]:
         """Entries after a position."""

@@ -8,6 +8,7 @@ from app.protocol.errors import UnavailableError
 from app.protocol.events import Clock, Update
 from app.protocol.identity import Owner
 from app.protocol.lifecycle import TURN_ENDING
+from app.protocol.types import Message
 from app.store.base import Conflict, KeyClaimed, Lease, Replay
 from app.store.memory_partition import Partition
 from app.store.memory_record import Parts, Record
@@ -117,10 +118,11 @@ class Space:
         if not self.tenants[tenant]:
             del self.tenants[tenant]
 
-    def add(self, owner: Owner, parts: Parts) -> Record:
+    def add(self, owner: Owner, parts: Parts, *, hidden: bool = False) -> Record:
         """Take in a task."""
         self.make_room()
         record = Record(owner, parts)
+        record.hidden = hidden
         self.partition(owner).add(record)
         self.owners[record.id] = owner
         self._note_state(record)
@@ -160,7 +162,10 @@ class Space:
             record.put(parts)
         if self.max_events is not None:
             record.truncate(self.max_events)
-        if record.now is not record.place:
+        if record.hidden and not all(isinstance(update.event, Message) for update in updates):
+            self.partitions[record.owner].reveal(record)
+            self._note_state(record)
+        elif record.now is not record.place:
             self.settle(record)
 
     def held(self, owner: Owner, key: str) -> KeyRecord | None:

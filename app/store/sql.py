@@ -155,7 +155,7 @@ class _View(TaskStore):
     async def get(self, task_id: str) -> Task | None:
         """The task: its snapshot with the tail of its log folded in."""
         snapshot = await self.snapshot(task_id)
-        return None if snapshot is None else snapshot.task
+        return None if snapshot is None or snapshot.hidden else snapshot.task
 
     async def list(self, params: ListTasksRequest) -> ListTasksResponse:
         """One page of tasks, newest status first; without artifacts it reads no log."""

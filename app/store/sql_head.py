@@ -74,6 +74,7 @@ class Head:
         "earliest_seq",
         "epoch",
         "fresh",
+        "hidden",
         "history_length",
         "id",
         "lease_ms",
@@ -115,6 +116,7 @@ class Head:
     lease_ms: int | None
     """The lease from now on: milliseconds, 0 for none, `None` to leave it."""
     cancel_requested: bool
+    hidden: bool
     created_ms: int
     message: bytes | None
     """The message of the status, as far as this transaction set it."""
@@ -153,13 +155,15 @@ class Head:
             head.attempt,
             head.worker,
             cancel_requested,
+            hidden,
             head.created_ms,
             stored_message,
             live,
         ) = row
         head.owner = Owner(tenant, subject)
         head.state = TaskState(state)
-        head.cancel_requested, head.stored_message, head.live = bool(cancel_requested), bool(stored_message), bool(live)
+        head.cancel_requested, head.hidden = bool(cancel_requested), bool(hidden)
+        head.stored_message, head.live = bool(stored_message), bool(live)
         head.message = head.metadata = head.lease_ms = None
         head.fresh = head.progressed = head.settled = False
         head.was = (head.epoch, head.seq, head.state)
@@ -175,7 +179,7 @@ class Head:
         head.worker, head.lease_ms, head.live = None, 0, False
         head.created_ms = now_ms
         head.fresh = True
-        head.progressed = head.settled = False
+        head.hidden = head.progressed = head.settled = False
         head.was = (0, 0, "")
         head.set_status(task.status)
         head.context_id, head.metadata = task.context_id, encode_struct(task.metadata)
@@ -188,9 +192,16 @@ class Head:
 
     def set_status(self, status: TaskStatus) -> None:
         """Replace the status; a final state takes the lease away."""
-        self.state = status.state
         self.status_ms = milliseconds(status.timestamp)
-        self.message = None if status.message is None else to_json(status.message)
+        self._set_state(status.state, status.message)
+
+    def set_reply(self, message: Message) -> None:
+        """End the task with a bare Message; when its status was recorded stays."""
+        self._set_state(TaskState.COMPLETED, message)
+
+    def _set_state(self, state: TaskState, message: Message | None) -> None:
+        self.state = state
+        self.message = None if message is None else to_json(message)
         self.stored_message = False
         self.settled = True
         if self.ended:
@@ -232,6 +243,7 @@ class Head:
             self.created_ms,
             self.metadata,
             self.message,
+            self.hidden,
         )
 
     def progress_row(self) -> tuple[Any, ...]:
@@ -258,6 +270,7 @@ class Head:
             self.attempt,
             self.worker,
             self.cancel_requested,
+            self.hidden,
             self.lease_ms,
             not self.stored_message,
             self.message,

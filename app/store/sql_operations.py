@@ -101,7 +101,7 @@ class CreateTask(Operation[Claimed | Replay | Conflict]):
         if head is not None:
             raise FencedError(f"the task id {task.id} is taken")
         self.tried_seq = 0
-        head = plan.create(self.owner, task, self._data)
+        head = plan.create(self.owner, task, self._data, hidden=new.hidden)
         plan.claim(self.owner, new.key, task.id, 1)
         _take_lease(head, new.lease)
         return self._claimed(head)
@@ -134,7 +134,7 @@ class BeginTurn(Operation[Claimed | Replay | Conflict | Busy | Ended | ContextMi
         claim = plan.check_key(self.owner, new.key)
         if not isinstance(claim, KeyClaimed):
             return claim
-        if head is None:
+        if head is None or head.hidden:
             return NotFound()
         if new.context_id is not None and new.context_id != head.context_id:
             return ContextMismatch()
@@ -221,7 +221,7 @@ class BeginCancel(Operation[Claimed | CancelFlagged | Ended | NotFound]):
     def decide(self, plan: Plan) -> Claimed | CancelFlagged | Ended | NotFound:
         """A flag on a running turn, or a lease on a task that nobody runs."""
         head = plan.find(self.owner, self.task_id or "")
-        if head is None:
+        if head is None or head.hidden:
             return NotFound()
         if head.ended:
             return Ended(head.state)

@@ -10,7 +10,7 @@ from app.protocol.extensions import TURN_MESSAGE_METADATA
 from app.protocol.identity import Owner
 from app.protocol.lifecycle import fold
 from app.protocol.protojson import to_json
-from app.protocol.types import Task, TaskStatusUpdateEvent
+from app.protocol.types import Message, Task, TaskStatusUpdateEvent
 from app.store.engines import RacedError
 from app.store.scripts import Script, Statement, fetch, write
 from app.store.snapshots import SNAPSHOT_BYTES, encode_artifacts
@@ -91,9 +91,10 @@ class Plan:
             self.held[key.key, digest] = HeldKey(key.message_id, task_id, first_seq)
             self._claims.append((key.key, digest, key.message_id, task_id, first_seq, self.now_ms))
 
-    def create(self, owner: Owner, task: Task, entry: bytes | None = None) -> Head:
+    def create(self, owner: Owner, task: Task, entry: bytes | None = None, *, hidden: bool = False) -> Head:
         """Add a task, with the first entry of its log or with none."""
         head = Head.make(owner, task, self.now_ms)
+        head.hidden = hidden
         self.heads[task.id] = head
         self._add_messages(head, [to_json(message) for message in task.history])
         if entry is not None:
@@ -107,6 +108,7 @@ class Plan:
     def replace(self, head: Head, task: Task) -> None:
         """Make everything but the log as the task has it."""
         head.set_status(task.status)
+        head.hidden = False
         if not head.fresh:
             self._cleared.append(head.id)
             self._moved = [task_id for task_id in self._moved if task_id != head.id]
@@ -136,6 +138,10 @@ class Plan:
                 self._set_status(head, event)
             elif isinstance(event, Task):
                 self.replace(head, event)
+            if isinstance(event, Message):
+                head.set_reply(event)
+            elif head.hidden:
+                head.hidden, head.settled = False, True
             if body is not None:
                 body = self.bodies[task_id] = fold(body, event)
         if updates:

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Select,
     Text,
     bindparam,
+    false,
     func,
     null,
     or_,
@@ -31,6 +32,7 @@ _VIEW: Final = (
     TASKS.c.epoch,
     TASKS.c.task_metadata,
     TASKS.c.status_message,
+    TASKS.c.hidden,
 )
 
 
@@ -92,7 +94,9 @@ class ReadStatements:
         )
         # owner
         self.count = build.query(
-            select(func.count()).select_from(TASKS).where(TASKS.c.owner == bindparam("owner", type_=LargeBinary)),
+            select(func.count())
+            .select_from(TASKS)
+            .where(TASKS.c.owner == bindparam("owner", type_=LargeBinary), TASKS.c.hidden.is_(false())),
             "owner",
         )
         # pairs of id and position (see `Builder.pairs`), limit
@@ -156,7 +160,7 @@ def _newest(parameter: str) -> ColumnElement[bool]:
 
 
 def _conditions(chosen: PageFilter) -> tuple[list[ColumnElement[bool]], list[str]]:
-    conditions = [TASKS.c.owner == bindparam("owner", type_=LargeBinary)]
+    conditions = [TASKS.c.owner == bindparam("owner", type_=LargeBinary), TASKS.c.hidden.is_(false())]
     names = ["owner"]
     if chosen.context:
         conditions += [

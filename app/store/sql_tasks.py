@@ -33,6 +33,7 @@ class _View(NamedTuple):
     epoch: int
     metadata: bytes | None
     message: bytes | None
+    hidden: bool
     live: bool
 
 
@@ -51,7 +52,7 @@ def read_snapshot(sql: ReadStatements, owner: Owner, task_id: str) -> Script[Sna
     if not rows:
         return None
     ((view, parts),) = yield from _with_parts(sql, rows, None, artifacts=True)
-    return Snapshot(_task(view, parts), view.seq, view.earliest_seq, view.epoch, bool(view.live))
+    return Snapshot(_task(view, parts), view.seq, view.earliest_seq, view.epoch, bool(view.live), bool(view.hidden))
 
 
 def read_tasks(sql: ReadStatements, ids: Sequence[str]) -> Script[dict[str, Task]]:

@@ -47,6 +47,7 @@ _TURN: Final[dict[str, TypeEngine[Any]]] = {
     "attempt": Integer(),
     "worker": Text(),
     "cancel_requested": Boolean(),
+    "hidden": Boolean(),
 }
 
 
@@ -74,6 +75,7 @@ class WriteStatements:
                 TASKS.c.attempt,
                 TASKS.c.worker,
                 TASKS.c.cancel_requested,
+                TASKS.c.hidden,
                 TASKS.c.created_ms,
                 TASKS.c.status_message.is_not(None),
                 TASKS.c.lease_until > build.now_ms,

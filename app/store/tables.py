@@ -9,7 +9,7 @@ import hashlib
 import re
 from typing import Final
 
-from sqlalchemy import BigInteger, Boolean, Index, Integer, LargeBinary, MetaData, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Index, Integer, LargeBinary, MetaData, Table, Text, false, text
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
@@ -114,6 +114,8 @@ class TaskHead(Base, table=True):
     created_ms: int = Field(sa_type=BigInteger)
     task_metadata: bytes | None = Field(sa_type=LargeBinary)
     status_message: bytes | None = Field(sa_type=LargeBinary)
+    hidden: bool = Field(sa_type=Boolean, sa_column_kwargs={"server_default": false()})
+    """Whether its owner does not see it: it has said nothing yet, or answered with a bare Message."""
 
 
 class TaskMessage(Base, table=True):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.protocol.events import STATUS_UPDATE_PREFIX, TASK_PREFIX, Update, decode_event
+from app.protocol.events import MESSAGE_PREFIX, STATUS_UPDATE_PREFIX, TASK_PREFIX, Update, decode_event
 from app.protocol.lifecycle import Event
 from app.protocol.types import Artifact, Message, Task, TaskState, TaskStatusUpdateEvent
 
@@ -35,7 +35,12 @@ class LogEntry:
             event = self.event
             if isinstance(event, Task | TaskStatusUpdateEvent):
                 return event.status.state
-        return None
+        return TaskState.COMPLETED if self.is_reply else None
+
+    @property
+    def is_reply(self) -> bool:
+        """Whether it is a bare Message, which ends a task that nobody sees."""
+        return self.data.startswith(MESSAGE_PREFIX)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LogEntry) and (self.seq, self.data) == (other.seq, other.data)
@@ -143,6 +148,8 @@ class NewTask:
     key: IdempotencyKey | None = None
     lease: Lease | None = None
     """`None` leaves the task for whoever takes it."""
+    hidden: bool = False
+    """Whether nobody sees the task before its first entry that is no bare Message, since it may never be one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +193,8 @@ class Snapshot:
     epoch: int = 0
     running: bool = False
     """Whether a live lease is on the task."""
+    hidden: bool = False
+    """Whether there is no such task to its owner: it has said nothing yet, or answered with a bare Message."""
 
 
 class FencedError(Exception):

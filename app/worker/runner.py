@@ -48,7 +48,7 @@ class Runner:
         """Run a turn; returns at once."""
         running = RunningTurn(
             begun,
-            self._agent.handle,
+            self._agent,
             self._events,
             self._supervisor,
             resources=self._resources,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from app.handler import Handle, Turn, TurnEndedError, play
+from app.handler import Agent, Turn, TurnEndedError, play
 from app.protocol.errors import UnavailableError
 from app.protocol.events import Update
 from app.protocol.lifecycle import INTERRUPTED
@@ -34,7 +34,7 @@ class RunningTurn:
     def __init__(
         self,
         begun: BegunTurn,
-        handle: Handle,
+        agent: Agent,
         events: EventLog,
         supervisor: Supervisor,
         *,
@@ -51,9 +51,10 @@ class RunningTurn:
             owner=begun.caller.owner,
             attempt=begun.attempt,
             resources=resources,
+            may_reply=agent.may_reply,
         )
         self.ended = asyncio.Event()
-        self._handle = handle
+        self._handle = agent.handle
         self._events = events
         self._supervisor = supervisor
         self._cancel_grace = cancel_grace

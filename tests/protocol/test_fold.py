@@ -113,7 +113,9 @@ def plain_fold(task: dict[str, Any], frame: dict[str, Any]) -> dict[str, Any]:
             artifact = before | {"parts": before["parts"] + artifact["parts"]} | _joined(before, artifact)
         held[artifact["artifactId"]] = artifact
         return {**task, "artifacts": list(held.values())}
-    return task
+    # A bare Message is the whole answer.
+    times = {name: value for name, value in task["status"].items() if name == "timestamp"}
+    return {**task, "status": {"state": "TASK_STATE_COMPLETED", "message": frame["message"], **times}}
 
 
 def _joined(before: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:

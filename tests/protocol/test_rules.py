@@ -203,10 +203,13 @@ def test_the_entry_that_begins_a_turn_carries_its_message_into_the_history() -> 
     assert made.status.message is None
 
 
-def test_a_task_replaces_what_was_there_and_a_message_changes_nothing() -> None:
+def test_a_task_replaces_what_was_there_and_a_bare_message_ends_it() -> None:
     other = task(history=[message("x")])
     assert fold(task(), other) == other
-    assert fold(task(), message("y")) == task()
+    replied = fold(task(), message("y"))
+    assert replied.status == TaskStatus(
+        state=TaskState.COMPLETED, message=message("y"), timestamp=task().status.timestamp
+    )
 
 
 def test_a_copy_can_be_changed_without_the_task() -> None:
