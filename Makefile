@@ -8,9 +8,10 @@ LOCK_FLAGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
-# Byte code is written when a module is first imported; compiling all of it now would take longer than the rest.
+# Byte code is written for what a start imports, and for no more: compiling all of it would take longer than the rest.
 PIP_INSTALL := $(PIP) install --quiet --no-compile
 INSTALL_SELF := $(PIP_INSTALL) --no-deps --no-index --no-build-isolation --editable .
+COMPILE_STARTED := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c "import app.cli, app.store.sql"
 SOURCES := app tests $(wildcard benchmarks)
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS)
@@ -64,11 +65,13 @@ clean: ## Remove .venv and caches
 $(VENV)/installed: requirements.lock pyproject.toml | $(BIN)/python
 	$(PIP_INSTALL) --require-hashes --requirement requirements.lock
 	$(INSTALL_SELF)
+	@$(COMPILE_STARTED)
 	@touch $@
 
 $(VENV)/installed-dev: requirements.lock requirements-dev.lock pyproject.toml | $(BIN)/python
 	$(PIP_INSTALL) --require-hashes --requirement requirements-dev.lock
 	$(INSTALL_SELF)
+	@$(COMPILE_STARTED)
 	@touch $(VENV)/installed $@
 
 # The first Python that is new enough and can make environments; PYTHON=… to choose.
