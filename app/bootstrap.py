@@ -108,6 +108,18 @@ def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
         raise StartError(f"A2A_STORE_URL: {error}") from None
 
 
+def build_wakeups(settings: Settings) -> Wakeups:
+    """What carries hints between all processes on the store of the settings."""
+    if not settings.store_url.startswith(("postgres:", "postgresql")):
+        return LocalWakeups()
+    from app.store.wakeups_postgresql import PostgresqlWakeups  # noqa: PLC0415 - a driver, for those who use it
+
+    try:
+        return PostgresqlWakeups(settings.wakeup_url or settings.store_url)
+    except StoreStartError as error:
+        raise StartError(f"A2A_WAKEUP_URL or A2A_STORE_URL: {error}") from None
+
+
 async def migrate(settings: Settings) -> None:
     """Bring the database of the settings up to date; replicas that do so at once wait for each other.
 
@@ -164,6 +176,7 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             lease=Lease(worker_name(), settings.lease_ttl),
             cancel_grace=settings.cancel_grace,
             turn_store=turn_store,
+            wakeups=wakeups,
             resources=resources,
         )
         sender = Sender(
@@ -187,9 +200,11 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
                 policy=agent.recovery,
                 interval=settings.lease_ttl / RECOVERIES_PER_LEASE,
             )
+            supervisor.forever(wakeups.run, "carry wake-ups")
             supervisor.forever(events.fetch_changes, "fetch changes")
             supervisor.forever(events.poll, "poll tails")
             supervisor.forever(runner.keep_leases, "keep leases")
+            supervisor.forever(runner.heed_hints, "heed hints")
             supervisor.forever(recovery.watch, "recover turns")
             if settings.retention is not None:
                 policy = retention_policy(settings.retention, settings)
@@ -212,7 +227,7 @@ def build_app(settings: Settings, *, agent: Agent | None = None, store: TaskStor
         StartError: a setting makes a start impossible.
     """
     found = agent or load_agent(settings.agent)
-    wakeups = LocalWakeups()
+    wakeups = build_wakeups(settings)
     kept = store or build_store(settings, wakeups)
 
     def start() -> AbstractAsyncContextManager[Services]:

@@ -54,6 +54,8 @@ class Settings(BaseSettings):
     """Bring the database's schema up to date at the start; false refuses to start on an outdated one."""
     pool_size: Count = 10
     """Connections to PostgreSQL a process opens at most."""
+    wakeup_url: str | None = None
+    """The same PostgreSQL by a way that LISTEN works on, where A2A_STORE_URL leads through PgBouncer."""
     sqlite_synchronous: Literal["FULL", "NORMAL"] = "FULL"
     """FULL survives a power cut; NORMAL is faster, and a power cut may take the newest events with it."""
     retention: Duration | None = None

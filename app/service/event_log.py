@@ -26,6 +26,8 @@ TAIL_ENTRIES: Final = 2_000
 """Entries kept of a task's tail while somebody follows it; a reader further behind reads the store."""
 POLL_INTERVAL: Final = 1.0
 """Seconds between looks at every followed task, for hints that were lost."""
+POLL_INTERVAL_UNHEARD: Final = 0.1
+"""The same while no hint of other processes can come."""
 
 
 class _Tail:
@@ -235,7 +237,7 @@ class EventLog:
     async def poll(self) -> None:
         """Look at every followed task now and then, for ever: the way out when hints are lost."""
         while True:
-            await asyncio.sleep(POLL_INTERVAL)
+            await asyncio.sleep(POLL_INTERVAL if self._wakeups.connected else POLL_INTERVAL_UNHEARD)
             await self._fetch(list(self._tails))
 
     def _push(self, tail: _Tail, entries: Sequence[LogEntry]) -> None:

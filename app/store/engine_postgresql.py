@@ -28,7 +28,7 @@ COMMAND_TIMEOUT: Final = 10.0
 POOL_TIMEOUT: Final = 10.0
 """Seconds that a script waits for a connection."""
 
-_UNREACHABLE: Final = (
+UNREACHABLE: Final = (
     OSError,
     TimeoutError,
     PoolTimeoutError,
@@ -49,6 +49,14 @@ _LOST: Final = (ConnectionResetError, BrokenPipeError, asyncpg.InterfaceError, a
 
 _NOT_TAKEN: Final = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 """What says that a value is no text to the database, out of its range, or too long."""
+
+
+async def connect(url: StoreUrl) -> Any:
+    """One of the driver's connections; raises what is in `UNREACHABLE`."""
+    options: dict[str, Any] = {"timeout": url.connect_timeout, "command_timeout": COMMAND_TIMEOUT}
+    if url.statement_cache_size is not None:
+        options["statement_cache_size"] = url.statement_cache_size
+    return await asyncpg.connect(url.dsn, **options)
 
 
 class PostgresqlDatabase:
@@ -89,7 +97,7 @@ class PostgresqlDatabase:
         try:
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
-        except (*_UNREACHABLE, DBAPIError) as error:
+        except (*UNREACHABLE, DBAPIError) as error:
             raise UnavailableError(f"The database cannot be used now: {_said(error)}.") from error
 
     async def read(self, script: Script[T]) -> T:
@@ -107,22 +115,18 @@ class PostgresqlDatabase:
                 await raw.execute("ROLLBACK")
                 raise RacedError from error
             except BaseException:
-                with contextlib.suppress(*_UNREACHABLE):
+                with contextlib.suppress(*UNREACHABLE):
                     await raw.execute("ROLLBACK")
                 raise
             try:
                 await raw.execute("COMMIT")
-            except _UNREACHABLE as error:
+            except UNREACHABLE as error:
                 raise LostCommitError from error
             return result
 
     async def _connect(self) -> Any:
-        cached = self._url.statement_cache_size
-        options: dict[str, Any] = {"timeout": self._url.connect_timeout, "command_timeout": COMMAND_TIMEOUT}
-        if cached is not None:
-            options["statement_cache_size"] = cached
-        connection = await asyncpg.connect(self._url.dsn, **options)
-        if cached != 0:
+        connection = await connect(self._url)
+        if self._url.statement_cache_size != 0:
             # A prepared statement keeps the plan it got when the tables were empty, until they are analyzed, and there
             # is an index for everything that runs often. Where nothing is prepared, the line is shared (PgBouncer).
             await connection.execute("SET enable_seqscan = off")
@@ -149,7 +153,7 @@ class PostgresqlDatabase:
                 raise
         except _LOST as error:
             raise ConnectionLostError(f"The database cannot be used now: {_said(error)}.") from error
-        except (*_UNREACHABLE, DBAPIError) as error:
+        except (*UNREACHABLE, DBAPIError) as error:
             raise UnavailableError(f"The database cannot be used now: {_said(error)}.") from error
         except _NOT_TAKEN as error:
             raise InvalidParamsError(f"The database cannot take this: {_said(error)}.") from error
@@ -167,7 +171,7 @@ class PostgresqlDatabase:
 
 def _is_whole(raw: Any, error: BaseException) -> bool:
     """Whether a connection is as good as before, for all that went wrong on it."""
-    if not isinstance(error, Exception) or isinstance(error, (LostCommitError, *_UNREACHABLE)):
+    if not isinstance(error, Exception) or isinstance(error, (LostCommitError, *UNREACHABLE)):
         return False
     return raw is not None and not raw.is_closed() and not raw.is_in_transaction()
 

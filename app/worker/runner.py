@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from typing import Any, Final
 
 from app.handler import Agent
@@ -9,7 +10,8 @@ from app.protocol.errors import UnavailableError
 from app.service.event_log import EventLog
 from app.service.turns import BegunTurn
 from app.store.base import Lease
-from app.store.turns import TurnStore
+from app.store.turns import Renewal, TurnStore
+from app.store.wakeups import Wakeups
 from app.telemetry import get_logger
 from app.worker.running_turn import RunningTurn
 from app.worker.supervisor import Supervisor
@@ -33,6 +35,7 @@ class Runner:
         lease: Lease,
         cancel_grace: float,
         turn_store: TurnStore | None,
+        wakeups: Wakeups,
         resources: Any = None,
     ) -> None:
         self.lease = lease
@@ -43,6 +46,9 @@ class Runner:
         self._turn_store = turn_store
         self._resources = resources
         self._running: dict[str, RunningTurn] = {}
+        self._named: set[str] = set()
+        self._hinted = asyncio.Event()
+        wakeups.listen(self._hear, remote_only=True)
 
     def start(self, begun: BegunTurn) -> None:
         """Run a turn; returns at once."""
@@ -99,10 +105,31 @@ class Runner:
                         self._lose(task_id, epoch)
                 continue
             renewed = now
-            for task_id in renewal.lost:
-                self._lose(task_id, epochs[task_id])
-            for task_id in renewal.cancelled:
-                self.cancel(task_id)
+            self._obey(renewal, epochs)
+
+    async def heed_hints(self) -> None:
+        """Look at turns of this process that another has changed, for ever: to be cancelled, or no longer its own."""
+        assert self._turn_store is not None  # noqa: S101 - wired only with a store that has leases
+        while True:
+            await self._hinted.wait()
+            self._hinted.clear()
+            names, self._named = self._named, set()
+            epochs = {name: self._running[name].begun.epoch for name in names if name in self._running}
+            if epochs:
+                with contextlib.suppress(UnavailableError):
+                    self._obey(await self._turn_store.renew_leases(epochs, self.lease), epochs)
+
+    def _hear(self, task_id: str | None) -> None:
+        names = self._running.keys() if task_id is None else self._running.keys() & {task_id}
+        if names:
+            self._named |= names
+            self._hinted.set()
+
+    def _obey(self, renewal: Renewal, epochs: Mapping[str, int]) -> None:
+        for task_id in renewal.lost:
+            self._lose(task_id, epochs[task_id])
+        for task_id in renewal.cancelled:
+            self.cancel(task_id)
 
     async def drain(self, grace: float) -> None:
         """Give the running turns `grace` seconds to end, then hand over what is left."""
