@@ -19,6 +19,7 @@ from app.api.sse import StreamPolicy
 from app.handler import Agent, Recovery
 from app.protocol.agent_card import AgentCard
 from app.service.agent_card import derive_card
+from app.service.cancels import Canceller
 from app.service.event_log import EventLog
 from app.service.sends import Sender
 from app.service.tasks import TaskService
@@ -32,7 +33,8 @@ from app.worker.runner import Runner
 from app.worker.supervisor import Supervisor
 from app.worker.sweeper import Sweeper
 
-RECOVERIES_PER_LEASE: Final = 3
+RECOVERY_INTERVAL: Final = 1.0
+"""Seconds between looks for turns that nobody runs: a turn that was handed over shall not wait."""
 SWEEP_INTERVAL: Final = 600.0
 """Seconds between sweeps at most."""
 
@@ -182,7 +184,15 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
         sender = Sender(
             events, runner, has_leases=turn_store is not None, busy_wait=settings.busy_wait, may_reply=agent.may_reply
         )
-        tasks = TaskService(events, runner, sender, cancel_wait=settings.cancel_wait, may_reply=agent.may_reply)
+        canceller = Canceller(events, runner, wait=settings.cancel_wait)
+        tasks = TaskService(events, sender, canceller, may_reply=agent.may_reply)
+
+        async def drain() -> None:
+            services.draining = True
+            events.drain()
+            await runner.drain(settings.shutdown_grace)
+            events.close()
+
         services = Services(
             store=store,
             tasks=tasks,
@@ -190,6 +200,7 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             streams=StreamPolicy(settings.keep_alive, settings.send_timeout),
             max_body_bytes=settings.max_body_bytes,
             require_version=settings.require_version,
+            drain=drain,
         )
         if turn_store is not None:
             recovery = TurnRecovery(
@@ -198,7 +209,7 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
                 events,
                 runner,
                 policy=agent.recovery,
-                interval=settings.lease_ttl / RECOVERIES_PER_LEASE,
+                interval=min(RECOVERY_INTERVAL, settings.lease_ttl / 3),
             )
             supervisor.forever(wakeups.run, "carry wake-ups")
             supervisor.forever(events.fetch_changes, "fetch changes")
@@ -211,8 +222,7 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
                 sweeper = Sweeper(turn_store, policy, interval=min(SWEEP_INTERVAL, settings.retention))
                 supervisor.forever(sweeper.sweep, "sweep")
         yield services
-        services.draining = True
-        await runner.drain(settings.shutdown_grace)
+        await drain()
 
 
 def worker_name() -> str:

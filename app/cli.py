@@ -2,10 +2,12 @@
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 import uuid
 from collections.abc import Awaitable, Callable
+from types import FrameType
 from typing import Annotated, Any, Final, NoReturn
 
 import rich
@@ -86,6 +88,23 @@ def purge_command(
     rich.print(f"Removed {purged.tasks} tasks and {purged.keys} idempotency keys.")
 
 
+class DrainingServer(uvicorn.Server):
+    """Goes on serving while the process drains; a second signal ends the process at once."""
+
+    def __init__(self, config: uvicorn.Config, drain: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._drain = drain
+        self._told = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
+        """Called by a signal, on the main thread, between two steps of whatever runs there."""
+        if self._told:
+            # All that was acknowledged is stored, and what runs is taken over when its lease ends.
+            os._exit(128 + sig)
+        self._told = True
+        asyncio.get_running_loop().call_soon_threadsafe(self._drain)
+
+
 def serve_until_told(settings: Settings) -> None:
     """Run the application's lifespan, and the server within it.
 
@@ -105,13 +124,23 @@ def serve_until_told(settings: Settings) -> None:
         server_header=False,
         # Nothing here asks who the client is; headers that say so are anybody's to write.
         proxy_headers=False,
-        timeout_graceful_shutdown=max(1, round(settings.shutdown_grace)),
+        # By then turns and streams have been seen to, and only connections are left.
+        timeout_graceful_shutdown=1,
     )
 
     async def run() -> None:
-        async with app.router.lifespan_context(app) as state:
-            config.app = with_state(app, state or {})
-            await uvicorn.Server(config).serve()
+        async with app.router.lifespan_context(app) as state, asyncio.TaskGroup() as group:
+            assert state is not None  # noqa: S101 - the application's own lifespan
+            config.app = with_state(app, state)
+
+            async def stop() -> None:
+                try:
+                    await state["services"].drain()
+                finally:
+                    server.should_exit = True
+
+            server = DrainingServer(config, lambda: group.create_task(stop()))
+            await server.serve()
 
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(run())

@@ -1,5 +1,6 @@
 """What routes are given: the services of the process, and who is asking."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Final, TypedDict
 
@@ -44,6 +45,8 @@ class Services:
     streams: StreamPolicy
     max_body_bytes: int
     require_version: bool
+    drain: Callable[[], Awaitable[None]]
+    """Take no new work, send streams elsewhere, let running turns end or hand them over; returns when that is done."""
     draining: bool = False
     """Whether the process is about to end and wants no new work."""
 

@@ -1,5 +1,6 @@
 """Server-sent events: committed entries as frames, `id:` = position (A2A 11.7)."""
 
+import random
 from collections.abc import AsyncIterator, Callable
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -8,6 +9,7 @@ import orjson
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from app.protocol.errors import A2AError, InternalError, http_body
+from app.service.event_log import StreamPausedError
 from app.service.streams import EventStream
 from app.store.base import LogEntry
 from app.telemetry import get_logger
@@ -16,6 +18,10 @@ log = get_logger(__name__)
 
 MAX_WRITE: Final = 64 * 1024
 """Bytes of frames joined into one write; one larger frame goes alone."""
+
+
+RETRY_MS: Final = (500, 2_000)
+"""Milliseconds after which a reader of a stream that pauses shall come back."""
 
 
 class _KeepAlive(ServerSentEvent):
@@ -55,6 +61,9 @@ async def _frames(stream: EventStream, framing: Framing) -> AsyncIterator[bytes]
                 joined.append(frame)
                 size += len(frame)
             yield b"".join(joined)
+    except StreamPausedError:
+        # Spread, so that those who were here do not all arrive elsewhere at once.
+        yield b"retry: %d\n\n" % random.randint(*RETRY_MS)  # noqa: S311 - nothing secret about it
     except A2AError as error:
         yield framing.error(error)
     except Exception:

@@ -7,7 +7,7 @@ sees an event that a crash could take back, and every stream, subscription, bloc
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
-from typing import Final
+from typing import Final, Self
 from weakref import WeakValueDictionary
 
 from app.protocol.errors import A2AError, LogTruncatedError, TaskNotFoundError, UnavailableError
@@ -28,6 +28,10 @@ POLL_INTERVAL: Final = 1.0
 """Seconds between looks at every followed task, for hints that were lost."""
 POLL_INTERVAL_UNHEARD: Final = 0.1
 """The same while no hint of other processes can come."""
+
+
+class StreamPausedError(Exception):
+    """A stream ends here because the process is about to, and not because there is no more."""
 
 
 class _Tail:
@@ -89,6 +93,7 @@ class Follower:
         self._store = store
         self._tail = tail
         self._ends_on = ends_on
+        self._pauses = False
         self.position = 0
         """The position last yielded."""
 
@@ -111,12 +116,18 @@ class Follower:
         """The task as the end of its turn left it, if that happened in this process while somebody followed."""
         return self._tail.settled
 
+    def pause_on_drain(self) -> Self:
+        """Raise `StreamPausedError` rather than wait, once the process drains; for readers that can come back."""
+        self._pauses = True
+        return self
+
     async def batches(self) -> AsyncGenerator[Sequence[LogEntry]]:
         """Entries in order, as many at a time as there are; ends after the entry that ends the stream.
 
         Raises:
             LogTruncatedError: the store dropped entries that were not read yet.
             TaskNotFoundError: the task was removed.
+            StreamPausedError: the process is about to end.
         """
         while True:
             batch: Sequence[LogEntry] | None = self._tail.after(self.position)
@@ -158,13 +169,17 @@ class Follower:
         return entries
 
     async def _wait(self) -> None:
-        if self._tail.error is not None:
-            raise self._tail.error
+        self._check()
         waiter = asyncio.get_running_loop().create_future()
         self._tail.waiters.append(waiter)
         await waiter
+        self._check()
+
+    def _check(self) -> None:
         if self._tail.error is not None:
             raise self._tail.error
+        if self._events.closed or (self._pauses and self._events.draining):
+            raise StreamPausedError
 
 
 class EventLog:
@@ -179,10 +194,25 @@ class EventLog:
         self._dirty: set[str] = set()
         self._changed = asyncio.Event()
         self._stop_listening = wakeups.listen(self._hear)
+        self.draining = False
+        """Whether streams pause instead of waiting for more."""
+        self.closed = False
+        """Whether nobody waits for more."""
+
+    def drain(self) -> None:
+        """Pause the streams: their readers come back elsewhere."""
+        self.draining = True
+        self._wake_all()
 
     def close(self) -> None:
-        """Hear no more hints."""
+        """Let no reader wait any longer, and hear no more hints."""
+        self.closed = True
         self._stop_listening()
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for tail in list(self._tails.values()):
+            tail.wake()
 
     async def append(self, store: TaskStore, commit: Commit) -> int:
         """Store updates, then show them to the followers; return the new head of the log.

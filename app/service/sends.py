@@ -11,6 +11,7 @@ from app.protocol.errors import (
     InvalidParamsError,
     PushNotificationNotSupportedError,
     TaskNotFoundError,
+    UnavailableError,
     UnsupportedOperationError,
 )
 from app.protocol.events import Clock, utc_now
@@ -86,7 +87,9 @@ class Sender:
             InvalidParamsError: a field is wrong, or the two spellings of the key differ.
             PushNotificationNotSupportedError: the send brings a webhook.
             UnsupportedOperationError: a key, and a store that cannot honour it.
+            UnavailableError: the process is about to end.
         """
+        self.refuse_if_draining()
         message = request.message
         if message.role is not Role.USER:
             raise InvalidParamsError.of("message.role", "must be ROLE_USER: a client speaks for its user")
@@ -99,6 +102,11 @@ class Sender:
         if not caller.store.supports_idempotency():
             raise UnsupportedOperationError("The task store of this server cannot honour idempotency keys.")
         return IdempotencyKey(key, message.message_id)
+
+    def refuse_if_draining(self) -> None:
+        """Begin nothing in a process that is about to end. Raises `UnavailableError`."""
+        if self._events.draining:
+            raise UnavailableError("The server is shutting down.", retry_after=1)
 
     async def begin(
         self, caller: Caller, request: SendMessageRequest, key: IdempotencyKey | None, *, with_task: bool = False

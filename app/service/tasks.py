@@ -1,6 +1,5 @@
 """The operations of A2A, for any binding. Each takes who asks and a request, and answers or raises an `A2AError`."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
@@ -10,12 +9,11 @@ from app.protocol.errors import (
     InvalidParamsError,
     LogTruncatedError,
     PushNotificationNotSupportedError,
-    TaskNotCancelableError,
     TaskNotFoundError,
+    UnavailableError,
     UnsupportedOperationError,
 )
-from app.protocol.events import Clock, update_of, utc_now
-from app.protocol.lifecycle import TERMINAL, TURN_ENDING, fold, trim_history
+from app.protocol.lifecycle import TERMINAL, TURN_ENDING, trim_history
 from app.protocol.requests import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -24,12 +22,13 @@ from app.protocol.requests import (
     SendMessageRequest,
     SubscribeToTaskRequest,
 )
-from app.protocol.types import Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
-from app.service.event_log import EventLog, Follower
+from app.protocol.types import Message, Task
+from app.service.cancels import Canceller
+from app.service.event_log import EventLog, Follower, StreamPausedError
 from app.service.sends import Begun, Sender
 from app.service.streams import EventStream, Resume, stream, task_entry, undecided
-from app.service.turns import Caller, TurnRunner
-from app.store.base import CancelFlagged, Claimed, Commit, Ended, FencedError, LogEntry, NotFound, Snapshot
+from app.service.turns import Caller
+from app.store.base import LogEntry, Snapshot
 
 MAX_EVENTS_PAGE: Final = 10_000
 MAX_CURSOR_DIGITS: Final = 18
@@ -65,20 +64,16 @@ class TaskService:
     def __init__(
         self,
         events: EventLog,
-        runner: TurnRunner,
         sender: Sender,
+        canceller: Canceller,
         *,
-        cancel_wait: float,
         may_reply: bool = False,
-        clock: Clock = utc_now,
     ) -> None:
         """`may_reply`: whether the agent may answer with a bare Message, so that a new task may turn out to be none."""
         self._events = events
-        self._runner = runner
         self._sender = sender
-        self._cancel_wait = cancel_wait
+        self._canceller = canceller
         self._may_reply = may_reply
-        self._clock = clock
 
     async def send_message(self, caller: Caller, request: SendMessageRequest, header_key: str | None = None) -> Answer:
         """SendMessage (A2A 3.1.1): answers when the turn has ended, or at once with `return_immediately`.
@@ -123,7 +118,7 @@ class TaskService:
             return await self._replay(caller, begun, cursor, history_length)
         if cursor is not None and cursor > begun.first_seq:
             raise InvalidParamsError.of("Last-Event-ID", "is beyond the end of the log")
-        follower = self._events.follow(caller.store, begun.task_id, TURN_ENDING)
+        follower = self._events.follow(caller.store, begun.task_id, TURN_ENDING).pause_on_drain()
         if not keeps_log:
             follower.start_now()
         else:
@@ -152,24 +147,7 @@ class TaskService:
             TaskNotFoundError: the caller has no such task.
             TaskNotCancelableError: the task has ended, or ended otherwise before it could be stopped.
         """
-        follower = self._events.follow(caller.store, request.id, TERMINAL)
-        outcome = await caller.store.begin_cancel(request.id, self._runner.lease)
-        match outcome:
-            case NotFound():
-                raise TaskNotFoundError
-            case Ended(state):
-                raise TaskNotCancelableError(f"The task has already ended ({state}).")
-            case Claimed() if not self._runner.runs(request.id):
-                await self._commit_canceled(caller, outcome)
-            case CancelFlagged() | Claimed():
-                self._runner.cancel(request.id)
-                await self._terminal(caller, request.id, follower)
-        task = await self._get(caller, request.id)
-        if task.status.state is TaskState.CANCELED:
-            return task
-        if task.status.state in TERMINAL:
-            raise TaskNotCancelableError(f"The task ended ({task.status.state}) before it could be cancelled.")
-        return task
+        return await self._canceller.cancel(caller, request.id)
 
     async def subscribe_to_task(
         self, caller: Caller, request: SubscribeToTaskRequest, last_event_id: str | None = None
@@ -186,7 +164,8 @@ class TaskService:
             InvalidParamsError: the cursor is not a position of this log.
         """
         cursor = _cursor(last_event_id) if last_event_id is not None and caller.store.supports_event_log() else None
-        follower = self._events.follow(caller.store, request.id, TERMINAL)
+        self._sender.refuse_if_draining()
+        follower = self._events.follow(caller.store, request.id, TERMINAL).pause_on_drain()
         snapshot = await self._snapshot(caller, request.id)
         if not caller.store.supports_event_log():
             follower.start_now()
@@ -236,7 +215,10 @@ class TaskService:
         """The task as it is, once it is known to be one."""
         if not self._may_reply or begun.first_seq > 1 or (begun.replayed and not caller.store.supports_event_log()):
             return begun.task or await self._get(caller, begun.task_id)
-        entry = await self._after_first(caller, begun).next()
+        try:
+            entry = await self._after_first(caller, begun).next()
+        except StreamPausedError:
+            return await self._as_it_is(caller, begun)
         return _reply(entry) or await self._get(caller, begun.task_id)
 
     async def _finished(self, caller: Caller, begun: Begun) -> Task | Message:
@@ -248,7 +230,19 @@ class TaskService:
             last = await follower.finish()
         except LogTruncatedError:
             return await self._finished_long_ago(caller, begun, follower)
+        except StreamPausedError:
+            return await self._as_it_is(caller, begun)
         return _reply(last) or follower.settled or await self._get(caller, begun.task_id)
+
+    async def _as_it_is(self, caller: Caller, begun: Begun) -> Task:
+        """The task in the middle of its turn, because this process ends and another goes on with it.
+
+        An error would make a caller without a key send again, and run twice.
+        """
+        snapshot = await self._snapshot(caller, begun.task_id, hidden_too=True)
+        if snapshot.hidden:
+            raise UnavailableError("The server is shutting down before the agent said anything.")
+        return snapshot.task
 
     async def _finished_long_ago(self, caller: Caller, begun: Begun, follower: Follower) -> Task:
         """The task, where the log no longer reaches back to the turn."""
@@ -272,7 +266,7 @@ class TaskService:
         self, caller: Caller, begun: Begun, cursor: int | None, history_length: int | None
     ) -> EventStream:
         """The stream of a turn that an earlier send began: from its first entry, or after the cursor."""
-        follower = self._events.follow(caller.store, begun.task_id, TURN_ENDING)
+        follower = self._events.follow(caller.store, begun.task_id, TURN_ENDING).pause_on_drain()
         snapshot = await self._snapshot(caller, begun.task_id, hidden_too=True)
         before_turn = begun.first_seq - 1
         position = before_turn if cursor is None else cursor
@@ -334,38 +328,6 @@ class TaskService:
                 return EventStream(stream(entries[: index + 1], _nothing()), resume="replay")
         follower.start_at(entries[-1].seq)
         return EventStream(stream(entries, follower.batches()), resume="replay")
-
-    # -- cancelling
-
-    async def _commit_canceled(self, caller: Caller, claimed: Claimed) -> None:
-        task = claimed.task
-        event = TaskStatusUpdateEvent(
-            task_id=task.id,
-            context_id=task.context_id,
-            status=TaskStatus(state=TaskState.CANCELED, timestamp=self._clock()),
-        )
-        update = update_of(event)
-        task = fold(task, event)
-        try:
-            await self._events.append(caller.store, Commit(task.id, claimed.epoch, [update], task))
-        except FencedError:
-            # Somebody else ended it, or went on with it; the task says which.
-            return
-
-    async def _terminal(self, caller: Caller, task_id: str, follower: Follower) -> None:
-        """Wait a few seconds for the end of a task that was asked to stop."""
-        if caller.store.supports_event_log():
-            snapshot = await self._snapshot(caller, task_id)
-            if snapshot.task.status.state in TERMINAL:
-                return
-            follower.start_at(snapshot.seq, current=True)
-        else:
-            follower.start_now()
-        try:
-            async with asyncio.timeout(self._cancel_wait):
-                await follower.finish()
-        except TimeoutError:
-            return
 
     # -- reading
 
