@@ -28,6 +28,7 @@ from app.store.base import Lease, Purged, RetentionPolicy, StoreStartError, Task
 from app.store.memory import MemoryTaskStore
 from app.store.turns import TurnStore
 from app.store.wakeups import LocalWakeups, Wakeups
+from app.worker.loop_watch import LoopWatch
 from app.worker.recovery import TurnRecovery
 from app.worker.runner import Runner
 from app.worker.supervisor import Supervisor
@@ -76,8 +77,17 @@ def _checked_agent(module: ModuleType) -> Agent:
     may_reply = getattr(module, "may_reply", False)
     if not isinstance(may_reply, bool):
         raise StartError(f"`may_reply` of the agent module {name!r} must be True or False, not {may_reply!r}.")
-    lifespan = getattr(module, "lifespan", None)
-    return Agent(card=card, handle=handle, recovery=recovery, may_reply=may_reply, lifespan=lifespan)
+    turn_timeout = getattr(module, "turn_timeout", None)
+    if turn_timeout is not None and (not isinstance(turn_timeout, int | float) or not turn_timeout > 0):
+        raise StartError(f"`turn_timeout` of the agent module {name!r} must be seconds above 0, not {turn_timeout!r}.")
+    return Agent(
+        card=card,
+        handle=handle,
+        recovery=recovery,
+        may_reply=may_reply,
+        turn_timeout=turn_timeout,
+        lifespan=getattr(module, "lifespan", None),
+    )
 
 
 def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
@@ -177,6 +187,7 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             supervisor,
             lease=Lease(worker_name(), settings.lease_ttl),
             cancel_grace=settings.cancel_grace,
+            turn_timeout=settings.turn_timeout,
             turn_store=turn_store,
             wakeups=wakeups,
             resources=resources,
@@ -202,6 +213,7 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             require_version=settings.require_version,
             drain=drain,
         )
+        supervisor.forever(LoopWatch().run, "watch the event loop")
         if turn_store is not None:
             recovery = TurnRecovery(
                 turn_store,

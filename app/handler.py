@@ -89,8 +89,8 @@ class Turn:
         self._clock = clock
         self._number = max(1, sum(message.role is Role.USER for message in task.history))
         self._artifact_ids: set[str] = set()
-        self.cancelled = False
-        """Whether a cancellation was asked for; a handler that returns after that ends CANCELED."""
+        self.stopping: tuple[TaskState, str | None] | None = None
+        """What ends the task since the handler was told to stop, however it takes that: a state, and why."""
 
     @property
     def text(self) -> str:
@@ -317,6 +317,8 @@ class Agent:
     recovery: Recovery = "fail"
     may_reply: bool = False
     """Whether the handler may answer with a bare Message (`Turn.reply`)."""
+    turn_timeout: float | None = None
+    """Seconds that a turn may take; `None` for what the server's settings say."""
     lifespan: Lifespan | None = None
 
 
@@ -336,12 +338,12 @@ async def play(handle: Handle, turn: Turn) -> None:
         log.warning("the handler went on after the end of its task", task_id=turn.task.id)
     except Exception:
         log.exception("the agent's handler raised", task_id=turn.task.id)
-        if not turn.ended and not turn.cancelled:
+        if not turn.ended and turn.stopping is None:
             turn.emit_status(TaskState.FAILED, FAILURE_TEXT)
     if turn.ended:
         return
-    if turn.cancelled:
-        turn.emit_status(TaskState.CANCELED)
+    if turn.stopping is not None:
+        turn.emit_status(*turn.stopping)
     elif turn.task.status.state not in INTERRUPTED:
         turn.emit_status(TaskState.COMPLETED)
 

@@ -77,6 +77,8 @@ class Settings(BaseSettings):
     """How long CancelTask waits for the task to stop."""
     cancel_grace: Duration = 3.0
     """How long a cancelled handler may clean up before it is abandoned."""
+    turn_timeout: Duration = 3600.0
+    """How long a turn may take before it is stopped and its task FAILED; the agent file's `turn_timeout` wins."""
     shutdown_grace: Duration = 10.0
     """How long running turns may go on after SIGTERM."""
 

@@ -31,6 +31,14 @@ card = AgentCard(name="Mine", description="Mine.", version="1.0.0", skills=[])
             CARD + "async def handle(turn): ...\nrecovery = 'hope'",
             "`recovery` of the agent module 'mine' must be \"fail\" or \"restart\", not 'hope'.",
         ),
+        (
+            CARD + "async def handle(turn): ...\nmay_reply = 'yes'",
+            "`may_reply` of the agent module 'mine' must be True or False, not 'yes'.",
+        ),
+        (
+            CARD + "async def handle(turn): ...\nturn_timeout = 0",
+            "`turn_timeout` of the agent module 'mine' must be seconds above 0, not 0.",
+        ),
     ],
 )
 def test_an_agent_file_that_cannot_serve_is_refused_with_one_sentence(

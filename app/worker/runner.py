@@ -34,6 +34,7 @@ class Runner:
         *,
         lease: Lease,
         cancel_grace: float,
+        turn_timeout: float,
         turn_store: TurnStore | None,
         wakeups: Wakeups,
         resources: Any = None,
@@ -43,6 +44,7 @@ class Runner:
         self._events = events
         self._supervisor = supervisor
         self._cancel_grace = cancel_grace
+        self._turn_timeout = agent.turn_timeout or turn_timeout
         self._turn_store = turn_store
         self._resources = resources
         self._running: dict[str, RunningTurn] = {}
@@ -59,6 +61,7 @@ class Runner:
             self._supervisor,
             resources=self._resources,
             cancel_grace=self._cancel_grace,
+            timeout=self._turn_timeout,
             outage_limit=self.lease.ttl * FENCE_FRACTION,
             on_end=self._ended,
         )

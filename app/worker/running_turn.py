@@ -40,6 +40,7 @@ class RunningTurn:
         *,
         resources: object,
         cancel_grace: float,
+        timeout: float,
         outage_limit: float,
         on_end: Callable[["RunningTurn"], None],
     ) -> None:
@@ -58,6 +59,8 @@ class RunningTurn:
         self._events = events
         self._supervisor = supervisor
         self._cancel_grace = cancel_grace
+        self._timeout = timeout
+        self._timer: asyncio.TimerHandle | None = None
         self._outage_limit = outage_limit
         self._on_end = on_end
         self._head = begun.head
@@ -101,6 +104,7 @@ class RunningTurn:
     async def run(self) -> None:
         """Play the turn to its end and store that end."""
         self._task = asyncio.current_task()
+        self._timer = self._loop.call_later(self._timeout, self._time_out)
         try:
             await self._play()
             # Nothing cancels this part: the handler is done, and what it said is to be stored.
@@ -119,13 +123,13 @@ class RunningTurn:
         except asyncio.CancelledError:
             if self._lost:
                 return
-            if not self.turn.cancelled:
+            if self.turn.stopping is None:
                 raise
             task = asyncio.current_task()
             assert task is not None  # noqa: S101 - a coroutine being cancelled is a task
             task.uncancel()
             if not self.turn.ended:
-                self.turn.emit_status(TaskState.CANCELED)
+                self.turn.emit_status(*self.turn.stopping)
         except TurnEndedError:
             return
 
@@ -134,12 +138,19 @@ class RunningTurn:
 
         Says whether the handler was there to be cancelled.
         """
+        return self._stop(TaskState.CANCELED, None, "CancelTask")
+
+    def _time_out(self) -> None:
+        if self._stop(TaskState.FAILED, f"The agent did not finish within {self._timeout:g} seconds.", "turn timeout"):
+            log.warning("a turn took too long", task_id=self.begun.task.id, seconds=self._timeout)
+
+    def _stop(self, state: TaskState, text: str | None, reason: str) -> bool:
         if self._handler_done or self.turn.ended or self._lost:
             return False
-        if not self.turn.cancelled:
-            self.turn.cancelled = True
+        if self.turn.stopping is None:
+            self.turn.stopping = (state, text)
             if self._task is not None:
-                self._task.cancel("CancelTask")
+                self._task.cancel(reason)
             self._loop.call_later(self._cancel_grace, self._abandon)
         return True
 
@@ -158,10 +169,10 @@ class RunningTurn:
             self._task.cancel("shutdown")
 
     def _abandon(self) -> None:
-        if self._handler_done or self.turn.ended or self._lost:
+        if self._handler_done or self.turn.ended or self._lost or self.turn.stopping is None:
             return
         log.warning("the handler ignored its cancellation and was abandoned", task_id=self.begun.task.id)
-        self.turn.emit_status(TaskState.CANCELED)
+        self.turn.emit_status(*self.turn.stopping)
         self._supervisor.spawn(self._abandoned(), "abandoned turn")
 
     async def _abandoned(self) -> None:
@@ -171,6 +182,8 @@ class RunningTurn:
     def _end(self) -> None:
         if not self.ended.is_set():
             self.ended.set()
+            if self._timer is not None:
+                self._timer.cancel()
             self._on_end(self)
 
     # -- storing
