@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 COMMAND_TIMEOUT: Final = 10.0
 """Seconds that one statement may take."""
+IDLE_TIMEOUT: Final = 3.0
+"""Seconds that a transaction may wait for its next statement: a process that stands still in the middle of one holds
+locks on tasks that others are to take over."""
 POOL_TIMEOUT: Final = 10.0
 """Seconds that a script waits for a connection."""
 
@@ -33,6 +36,7 @@ UNREACHABLE: Final = (
     TimeoutError,
     PoolTimeoutError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
@@ -43,7 +47,15 @@ UNREACHABLE: Final = (
 """What says that the database cannot do this now, and not that it was asked wrongly."""
 
 
-_LOST: Final = (ConnectionResetError, BrokenPipeError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError)
+_LOST: Final = (
+    ConnectionResetError,
+    BrokenPipeError,
+    asyncpg.InterfaceError,
+    # What the driver says when the server ends a connection between two statements.
+    asyncpg.InternalClientError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.PostgresConnectionError,
+)
 """What says that a connection broke, and not that none can be made."""
 
 
@@ -130,6 +142,7 @@ class PostgresqlDatabase:
             # A prepared statement keeps the plan it got when the tables were empty, until they are analyzed, and there
             # is an index for everything that runs often. Where nothing is prepared, the line is shared (PgBouncer).
             await connection.execute("SET enable_seqscan = off")
+            await connection.execute(f"SET idle_in_transaction_session_timeout = {round(IDLE_TIMEOUT * 1000)}")
         return connection
 
     @asynccontextmanager

@@ -227,6 +227,10 @@ class RunningTurn:
                 else:
                     await asyncio.sleep(OUTAGE_RETRY)
                 continue
+            except Exception:
+                # What was said is not in the log; nothing that follows may be.
+                log.exception("a turn was given up: it could not be stored", task_id=self.begun.task.id)
+                self.lose()
             batch, give_up_at = [], 0.0
             self._wake()
 
