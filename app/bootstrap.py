@@ -15,9 +15,12 @@ from fastapi import FastAPI
 from app.api.app import create_app
 from app.api.card_document import CardDocument
 from app.api.deps import Services
+from app.api.extensions import ExtensionPolicy
 from app.api.sse import StreamPolicy
 from app.handler import Agent, Recovery
 from app.protocol.agent_card import AgentCard
+from app.protocol.limits import MessageLimits, TurnLimits
+from app.protocol.media_types import input_modes
 from app.service.agent_card import derive_card
 from app.service.cancels import Canceller
 from app.service.event_log import EventLog
@@ -145,6 +148,26 @@ def retention_policy(age: float, settings: Settings) -> RetentionPolicy:
     return RetentionPolicy(terminal_age=age, key_age=settings.key_retention)
 
 
+def turn_limits(settings: Settings) -> TurnLimits:
+    """What an agent may say."""
+    return TurnLimits(
+        event_bytes=settings.max_event_bytes,
+        artifacts=settings.max_artifacts_per_task,
+        events=settings.fail_after_events,
+        bytes=settings.fail_after_bytes,
+        id_length=settings.max_id_length,
+    )
+
+
+def message_limits(settings: Settings) -> MessageLimits:
+    """What a client may send."""
+    return MessageLimits(
+        metadata_bytes=settings.max_metadata_bytes,
+        parts=settings.max_parts_per_message,
+        id_length=settings.max_id_length,
+    )
+
+
 @asynccontextmanager
 async def opened_database(settings: Settings) -> AsyncIterator[TurnStore]:
     """The store of the settings, if it outlives a process; opened."""
@@ -180,9 +203,18 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             turn_store=turn_store,
             wakeups=wakeups,
             resources=resources,
+            limits=turn_limits(settings),
         )
+        card = derive_card(agent.card, store, settings.base_url)
+        extensions = ExtensionPolicy(card)
         sender = Sender(
-            events, runner, has_leases=turn_store is not None, busy_wait=settings.busy_wait, may_reply=agent.may_reply
+            events,
+            runner,
+            has_leases=turn_store is not None,
+            busy_wait=settings.busy_wait,
+            may_reply=agent.may_reply,
+            input_modes=input_modes(card),
+            limits=message_limits(settings),
         )
         canceller = Canceller(events, runner, wait=settings.cancel_wait)
         tasks = TaskService(events, sender, canceller, may_reply=agent.may_reply)
@@ -196,9 +228,11 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
         services = Services(
             store=store,
             tasks=tasks,
-            card=CardDocument(derive_card(agent.card, store, settings.base_url)),
-            streams=StreamPolicy(settings.keep_alive, settings.send_timeout),
+            card=CardDocument(card),
+            extensions=extensions,
+            streams=StreamPolicy(settings.keep_alive, settings.send_timeout, settings.max_streams),
             max_body_bytes=settings.max_body_bytes,
+            body_timeout=settings.body_timeout,
             require_version=settings.require_version,
             drain=drain,
         )
@@ -209,6 +243,7 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
                 events,
                 runner,
                 policy=agent.recovery,
+                extensions=frozenset(extensions.uris),
                 interval=min(RECOVERY_INTERVAL, settings.lease_ttl / 3),
             )
             supervisor.forever(wakeups.run, "carry wake-ups")

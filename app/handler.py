@@ -1,7 +1,7 @@
 """What an agent sees: the turn it answers, the artifacts it writes, and a rehearsal without a server."""
 
 import uuid
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -27,6 +27,7 @@ from app.protocol import (
     fold,
 )
 from app.protocol.events import Clock, Update, begin_turn_update, update_of, utc_now
+from app.protocol.limits import TURN_LIMITS, TurnLimits, TurnMeter
 from app.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -40,6 +41,10 @@ Recovery = Literal["fail", "restart"]
 
 class TurnEndedError(RuntimeError):
     """The task is in a final state, or was taken from this turn; nothing more can be said."""
+
+
+class TaskLimitError(TurnEndedError):
+    """The task has said all that this server takes of one; it has been ended as FAILED, which says so."""
 
 
 class TurnSink(Protocol):
@@ -72,8 +77,14 @@ class Turn:
         attempt: int = 1,
         resources: Any = None,
         may_reply: bool = False,
+        extensions: frozenset[str] = frozenset(),
+        accepted_output_modes: Sequence[str] = (),
+        limits: TurnLimits = TURN_LIMITS,
+        head: int = 0,
+        log_bytes: int = 0,
         clock: Clock = utc_now,
     ) -> None:
+        """`head` and `log_bytes` are the newest position of the task's log and the bytes of its entries so far."""
         self.task = task
         """The task as it is now, history included; for reading."""
         self.message = message
@@ -84,6 +95,13 @@ class Turn:
         """1, or more after a crash where the agent's `recovery` is "restart"."""
         self.resources = resources
         """What the agent's `lifespan` yielded."""
+        self.extensions = extensions
+        """URIs of the card's extensions that the request activated by `A2A-Extensions` (A2A 4.6); in a turn that runs
+        again after a crash, those that the message itself names."""
+        self.accepted_output_modes = tuple(accepted_output_modes)
+        """Media types that the client would like answers in; empty for any, and in a turn that runs again after a
+        crash. The agent should heed them, and may say otherwise (A2A 3.2.2)."""
+        self._meter = TurnMeter(limits, head, log_bytes)
         self._sink = sink
         self._may_reply = may_reply
         self._clock = clock
@@ -170,8 +188,8 @@ class Turn:
         """Offer a status without waiting for it to be durable.
 
         Raises:
-            TurnEndedError: the task has ended.
-            ValueError: the text holds what no store can keep; nothing was offered.
+            TurnEndedError: the task has ended, `TaskLimitError` if by this very update.
+            ValueError: the text holds what no store can keep, or is too long (`LimitError`); nothing was offered.
         """
         if state not in TERMINAL and state is not TaskState.WORKING:
             self._go_working()
@@ -189,7 +207,12 @@ class Turn:
         self._emit(TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status))
 
     def emit_artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
-        """Offer a piece of an artifact; raises as `emit_status` does."""
+        """Offer a piece of an artifact.
+
+        Raises as `emit_status` does, and `LimitError` if it is an artifact too many or its id is too long.
+        """
+        if not append:
+            self._meter.check_new_artifact(self.task, artifact.artifact_id)
         self._go_working()
         self._emit(
             TaskArtifactUpdateEvent(
@@ -222,7 +245,12 @@ class Turn:
         if self.ended:
             raise TurnEndedError(f"the task has ended: {self.task.status.state}")
         update = update_of(event)
+        over = self._meter.over(event, len(update.data))
+        if over is not None:
+            self.emit_status(TaskState.FAILED, over)
+            raise TaskLimitError(over)
         self._sink.offer(update)
+        self._meter.add(len(update.data))
         fold(self.task, event)
 
     def _artifact_id(self, name: str) -> str:
@@ -266,8 +294,8 @@ class ArtifactWriter:
         `lastChunk`.
 
         Raises:
-            ValueError: text that no store can keep (NUL, a lone surrogate), or nothing at all.
-            TurnEndedError: the task has ended.
+            ValueError: text that no store can keep (NUL, a lone surrogate), nothing at all, or too much (`LimitError`).
+            TurnEndedError: the task has ended, `TaskLimitError` if by this very write.
         """
         self._emit(content, last=last)
         await self._turn.room()
@@ -330,6 +358,8 @@ async def play(handle: Handle, turn: Turn) -> None:
     """
     try:
         await handle(turn)
+    except TaskLimitError as error:
+        log.warning("a task was ended at a limit", task_id=turn.task.id, reason=str(error))
     except TurnEndedError:
         if not turn.ended:
             raise
@@ -367,11 +397,14 @@ async def rehearse(
     resources: Any = None,
     owner: Owner = ANONYMOUS,
     may_reply: bool = False,
+    extensions: frozenset[str] = frozenset(),
+    accepted_output_modes: Sequence[str] = (),
+    limits: TurnLimits = TURN_LIMITS,
 ) -> Task:
     """Run one turn without a server and return the task as a caller would get it.
 
-    `task` continues a task that an earlier rehearsal left waiting for input. Where the handler replied without a task
-    (`may_reply`), the reply is the message of its status.
+    `task` continues a task that an earlier rehearsal left waiting for input; `limits` count from there anew. Where the
+    handler replied without a task (`may_reply`), the reply is the message of its status.
     """
     if isinstance(message, str):
         message = Message(message_id=str(uuid.uuid4()), role=Role.USER, parts=[Part(text=message)])
@@ -384,7 +417,17 @@ async def rehearse(
         )
     else:
         fold(task, begin_turn_update(task, message, utc_now()).event)
-    sink = _Rehearsal()
-    turn = Turn(task=task, message=message, sink=sink, owner=owner, resources=resources, may_reply=may_reply)
+    turn = Turn(
+        task=task,
+        message=message,
+        sink=_Rehearsal(),
+        owner=owner,
+        resources=resources,
+        may_reply=may_reply,
+        extensions=extensions,
+        accepted_output_modes=accepted_output_modes,
+        limits=limits,
+        head=1,
+    )
     await play(handle, turn)
     return turn.task

@@ -37,6 +37,7 @@ def upgrade() -> None:
         sa.Column("snapshot_seq", sa.BigInteger(), nullable=False),
         sa.Column("snapshot_bytes", sa.BigInteger(), nullable=False),
         sa.Column("tail_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("log_bytes", sa.BigInteger(), nullable=False),
         sa.Column("history_length", sa.Integer(), nullable=False),
         sa.Column("epoch", sa.BigInteger(), nullable=False),
         sa.Column("turn_seq", sa.BigInteger(), nullable=False),

@@ -100,6 +100,8 @@ class TaskHead(Base, table=True):
     snapshot_bytes: int = Field(sa_type=BigInteger)
     tail_bytes: int = Field(sa_type=BigInteger)
     """Bytes of the entries after the snapshot."""
+    log_bytes: int = Field(sa_type=BigInteger)
+    """Bytes of all entries there ever were."""
     history_length: int = Field(sa_type=Integer)
     """Messages in `task_messages`."""
     epoch: int = Field(sa_type=BigInteger)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from app.handler import Agent
 from app.protocol.errors import UnavailableError
+from app.protocol.limits import TURN_LIMITS, TurnLimits
 from app.service.event_log import EventLog
 from app.service.turns import BegunTurn
 from app.store.base import Lease
@@ -37,6 +38,7 @@ class Runner:
         turn_store: TurnStore | None,
         wakeups: Wakeups,
         resources: Any = None,
+        limits: TurnLimits = TURN_LIMITS,
     ) -> None:
         self.lease = lease
         self._agent = agent
@@ -45,6 +47,7 @@ class Runner:
         self._cancel_grace = cancel_grace
         self._turn_store = turn_store
         self._resources = resources
+        self._limits = limits
         self._running: dict[str, RunningTurn] = {}
         self._named: set[str] = set()
         self._hinted = asyncio.Event()
@@ -58,6 +61,7 @@ class Runner:
             self._events,
             self._supervisor,
             resources=self._resources,
+            limits=self._limits,
             cancel_grace=self._cancel_grace,
             outage_limit=self.lease.ttl * FENCE_FRACTION,
             on_end=self._ended,
