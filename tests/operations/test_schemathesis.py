@@ -144,4 +144,4 @@ def test_generated_requests_meet_what_the_document_says(server: Served) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
 def test_many_generated_requests_meet_what_the_document_says(server: Served) -> None:
-    meet(server, 1_000)
+    meet(server, 100)
