@@ -58,7 +58,7 @@ def settings_that_are_tested() -> set[str]:
     marks = [
         match[1]
         for module in (ROOT / "tests").rglob("test_*.py")
-        for match in re.finditer(r"^@pytest\.mark\.setting\(([^)]*)\)", module.read_text(), re.MULTILINE)
+        for match in re.finditer(r"^\s*@pytest\.mark\.setting\(([^)]*)\)", module.read_text(), re.MULTILINE)
     ]
     return {name for mark in marks for name in re.findall(r'"(\w+)"', mark)}
 

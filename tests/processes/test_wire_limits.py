@@ -41,7 +41,7 @@ def head(size: int) -> bytes:
     return b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Padding: %b\r\n\r\n" % (b"x" * (size - used))
 
 
-@pytest.mark.setting("max_header_bytes", "body_timeout", "host", "port")
+@pytest.mark.setting("max_header_bytes", "body_timeout")
 async def test_a_connection_is_held_to_its_limits(tmp_path: Path) -> None:
     settings = {"store_url": "memory://", "max_header_bytes": str(LIMIT), "body_timeout": "300ms"}
     async with running_server(tmp_path, **settings) as server:
