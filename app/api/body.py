@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from app.api.deps import services
 from app.api.errors import invalid_params
@@ -25,7 +26,7 @@ async def read_body(request: Request, limit: int, timeout: float) -> bytes:
     """The body, of at most `limit` bytes, read within `timeout` seconds.
 
     Raises:
-        RequestTimeoutError: it has not all arrived by then.
+        RequestTimeoutError: it has not all arrived by then, or never will: the sender is gone.
         PayloadTooLargeError: it is larger; what the sender still has is not read.
     """
     declared = request.headers.get("content-length")
@@ -40,6 +41,8 @@ async def read_body(request: Request, limit: int, timeout: float) -> bytes:
                 if size > limit:
                     raise PayloadTooLargeError(f"The request body is larger than {limit} bytes.")
                 chunks.append(chunk)
+    except ClientDisconnect:
+        raise RequestTimeoutError("The connection ended before the request body did.") from None
     except TimeoutError:
         raise RequestTimeoutError(f"The request body did not arrive within {timeout:g} seconds.") from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

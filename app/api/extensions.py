@@ -53,7 +53,7 @@ class SaysActivatedExtensions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or not _names_some(scope):
             await self.app(scope, receive, send)
             return
 
@@ -63,6 +63,10 @@ class SaysActivatedExtensions:
             await send(message)
 
         await self.app(scope, receive, said)
+
+
+def _names_some(scope: Scope) -> bool:
+    return any(name == _NAME for name, _ in scope["headers"]) or HEADER.encode() in scope["query_string"]
 
 
 def _listed(values: Iterable[str]) -> set[str]:

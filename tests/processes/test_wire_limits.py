@@ -50,8 +50,11 @@ async def test_a_connection_is_held_to_its_limits(tmp_path: Path) -> None:
         for path in ("/message:send", "/message:stream", "/rpc"):
             await a_body_that_does_not_come_is_not_waited_for(server.url, path)
         await a_body_that_comes_in_drops_is_not_waited_for_either(server.url)
+        await a_sender_that_leaves_within_its_body_is_no_fault(server.url)
         async with server.client() as client:
             assert (await client.get("/tasks")).json()["totalSize"] == 0
+        assert await server.stop() == 0
+        assert "Traceback" not in server.log.read_text()
 
 
 async def heads_are_so_long_and_no_longer(url: str) -> None:
@@ -116,3 +119,13 @@ async def a_body_that_comes_in_drops_is_not_waited_for_either(url: str) -> None:
             await asyncio.wait([reply], timeout=0.02)
             drops += 1
         assert (await reply)[0] == 408
+
+
+async def a_sender_that_leaves_within_its_body_is_no_fault(url: str) -> None:
+    for path in (b"/message:send", b"/rpc"):
+        async with connected(url) as (_, writer):
+            writer.write(
+                b"POST %b HTTP/1.1\r\nHost: a\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 1000\r\n\r\n{" % path
+            )
+            await writer.drain()
