@@ -123,6 +123,7 @@ class Sender:
         """Begin nothing in a process that is about to end. Raises `UnavailableError`."""
         if self._events.draining:
             raise UnavailableError("The server is shutting down.", retry_after=1)
+
     def _check_limits(self, request: SendMessageRequest) -> None:
         message, limits = request.message, self._limits
         if len(message.parts) > limits.parts:

@@ -1,17 +1,13 @@
-"""What an agent sees: the turn it answers, the artifacts it writes, and a rehearsal without a server."""
+"""What a handler is given: the turn it answers, and the artifacts it writes."""
 
 import uuid
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 from app.protocol import (
     ANONYMOUS,
-    INTERRUPTED,
     TERMINAL,
-    AgentCard,
     Artifact,
     Event,
     Message,
@@ -26,17 +22,11 @@ from app.protocol import (
     TaskStatusUpdateEvent,
     fold,
 )
-from app.protocol.events import Clock, Update, begin_turn_update, update_of, utc_now
+from app.protocol.events import Clock, Update, update_of, utc_now
 from app.protocol.limits import TURN_LIMITS, TurnLimits, TurnMeter
-from app.telemetry import get_logger
-
-log = get_logger(__name__)
 
 Content = str | Part
 """Text, or a part made by hand."""
-
-Recovery = Literal["fail", "restart"]
-"""What becomes of a turn whose process died: FAILED, or run again."""
 
 
 class TurnEndedError(RuntimeError):
@@ -330,104 +320,3 @@ class ArtifactWriter:
     ) -> None:
         if error is None and self._opened:
             await self._turn.durable()
-
-
-Handle = Callable[[Turn], Awaitable[None]]
-Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
-
-
-@dataclass(frozen=True)
-class Agent:
-    """What an agent file declares."""
-
-    card: AgentCard
-    handle: Handle
-    recovery: Recovery = "fail"
-    may_reply: bool = False
-    """Whether the handler may answer with a bare Message (`Turn.reply`)."""
-    lifespan: Lifespan | None = None
-
-
-FAILURE_TEXT = "The agent failed to handle this message."
-
-
-async def play(handle: Handle, turn: Turn) -> None:
-    """Run the handler and give the turn the end it earned, offered but not yet durable.
-
-    Cancellation passes through and ends nothing.
-    """
-    try:
-        await handle(turn)
-    except TaskLimitError as error:
-        log.warning("a task was ended at a limit", task_id=turn.task.id, reason=str(error))
-    except TurnEndedError:
-        if not turn.ended:
-            raise
-        log.warning("the handler went on after the end of its task", task_id=turn.task.id)
-    except Exception:
-        log.exception("the agent's handler raised", task_id=turn.task.id)
-        if not turn.ended and not turn.cancelled:
-            turn.emit_status(TaskState.FAILED, FAILURE_TEXT)
-    if turn.ended:
-        return
-    if turn.cancelled:
-        turn.emit_status(TaskState.CANCELED)
-    elif turn.task.status.state not in INTERRUPTED:
-        turn.emit_status(TaskState.COMPLETED)
-
-
-class _Rehearsal:
-    """A sink that keeps nothing: the turn folds for itself."""
-
-    def offer(self, update: Update) -> None:
-        pass
-
-    async def room(self) -> None:
-        pass
-
-    async def durable(self) -> None:
-        pass
-
-
-async def rehearse(
-    handle: Handle,
-    message: str | Message,
-    *,
-    task: Task | None = None,
-    resources: Any = None,
-    owner: Owner = ANONYMOUS,
-    may_reply: bool = False,
-    extensions: frozenset[str] = frozenset(),
-    accepted_output_modes: Sequence[str] = (),
-    limits: TurnLimits = TURN_LIMITS,
-) -> Task:
-    """Run one turn without a server and return the task as a caller would get it.
-
-    `task` continues a task that an earlier rehearsal left waiting for input; `limits` count from there anew. Where the
-    handler replied without a task (`may_reply`), the reply is the message of its status.
-    """
-    if isinstance(message, str):
-        message = Message(message_id=str(uuid.uuid4()), role=Role.USER, parts=[Part(text=message)])
-    if task is None:
-        task = Task(
-            id=str(uuid.uuid4()),
-            context_id=message.context_id or str(uuid.uuid4()),
-            status=TaskStatus(state=TaskState.SUBMITTED, timestamp=utc_now()),
-            history=[message],
-        )
-    else:
-        fold(task, begin_turn_update(task, message, utc_now()).event)
-    turn = Turn(
-        task=task,
-        message=message,
-        sink=_Rehearsal(),
-        owner=owner,
-        resources=resources,
-        may_reply=may_reply,
-        extensions=extensions,
-        accepted_output_modes=accepted_output_modes,
-        limits=limits,
-        head=1,
-    )
-    await play(handle, turn)
-    return turn.task
