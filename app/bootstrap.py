@@ -15,9 +15,12 @@ from fastapi import FastAPI
 from app.api.app import create_app
 from app.api.card_document import CardDocument
 from app.api.deps import Services
+from app.api.extensions import ExtensionPolicy
 from app.api.sse import StreamPolicy
 from app.handler import Agent, Recovery
 from app.protocol.agent_card import AgentCard
+from app.protocol.limits import MessageLimits, TurnLimits
+from app.protocol.media_types import input_modes
 from app.service.agent_card import derive_card
 from app.service.cancels import Canceller
 from app.service.event_log import EventLog
@@ -126,10 +129,11 @@ def build_wakeups(settings: Settings) -> Wakeups:
         return LocalWakeups()
     from app.store.wakeups_postgresql import PostgresqlWakeups  # noqa: PLC0415 - a driver, for those who use it
 
+    name = "A2A_STORE_URL" if settings.wakeup_url is None else "A2A_WAKEUP_URL"
     try:
         return PostgresqlWakeups(settings.wakeup_url or settings.store_url)
     except StoreStartError as error:
-        raise StartError(f"A2A_WAKEUP_URL or A2A_STORE_URL: {error}") from None
+        raise StartError(f"{name}: {error}") from None
 
 
 async def migrate(settings: Settings) -> None:
@@ -153,6 +157,26 @@ async def purge(settings: Settings) -> Purged:
 def retention_policy(age: float, settings: Settings) -> RetentionPolicy:
     """What the settings let go, of tasks that ended `age` seconds ago."""
     return RetentionPolicy(terminal_age=age, key_age=settings.key_retention)
+
+
+def turn_limits(settings: Settings) -> TurnLimits:
+    """What an agent may say."""
+    return TurnLimits(
+        event_bytes=settings.max_event_bytes,
+        artifacts=settings.max_artifacts_per_task,
+        events=settings.fail_after_events,
+        bytes=settings.fail_after_bytes,
+        id_length=settings.max_id_length,
+    )
+
+
+def message_limits(settings: Settings) -> MessageLimits:
+    """What a client may send."""
+    return MessageLimits(
+        metadata_bytes=settings.max_metadata_bytes,
+        parts=settings.max_parts_per_message,
+        id_length=settings.max_id_length,
+    )
 
 
 @asynccontextmanager
@@ -191,9 +215,18 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             turn_store=turn_store,
             wakeups=wakeups,
             resources=resources,
+            limits=turn_limits(settings),
         )
+        card = derive_card(agent.card, store, settings.base_url)
+        extensions = ExtensionPolicy(card)
         sender = Sender(
-            events, runner, has_leases=turn_store is not None, busy_wait=settings.busy_wait, may_reply=agent.may_reply
+            events,
+            runner,
+            has_leases=turn_store is not None,
+            busy_wait=settings.busy_wait,
+            may_reply=agent.may_reply,
+            input_modes=input_modes(card),
+            limits=message_limits(settings),
         )
         canceller = Canceller(events, runner, wait=settings.cancel_wait)
         tasks = TaskService(events, sender, canceller, may_reply=agent.may_reply)
@@ -207,9 +240,11 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
         services = Services(
             store=store,
             tasks=tasks,
-            card=CardDocument(derive_card(agent.card, store, settings.base_url)),
-            streams=StreamPolicy(settings.keep_alive, settings.send_timeout),
+            card=CardDocument(card),
+            extensions=extensions,
+            streams=StreamPolicy(settings.keep_alive, settings.send_timeout, settings.max_streams),
             max_body_bytes=settings.max_body_bytes,
+            body_timeout=settings.body_timeout,
             require_version=settings.require_version,
             drain=drain,
         )
@@ -221,6 +256,7 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
                 events,
                 runner,
                 policy=agent.recovery,
+                extensions=frozenset(extensions.uris),
                 interval=min(RECOVERY_INTERVAL, settings.lease_ttl / 3),
             )
             supervisor.forever(wakeups.run, "carry wake-ups")

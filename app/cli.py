@@ -16,6 +16,7 @@ import uvicorn
 from pydantic import ValidationError
 
 from app.api.app import with_state
+from app.api.http_protocol import http_protocol
 from app.bootstrap import StartError, build_app, migrate, purge
 from app.client.client import A2AClient, fetch_card
 from app.client.console import show_events, show_result
@@ -118,6 +119,7 @@ def serve_until_told(settings: Settings) -> None:
         app,
         host=settings.host,
         port=settings.port,
+        http=http_protocol(settings.max_header_bytes),
         lifespan="off",
         log_config=None,
         access_log=False,

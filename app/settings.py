@@ -1,6 +1,7 @@
 """Every setting, read from `A2A_…` variables and `.env`; `.env.example` lists them and a test keeps it equal."""
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, HttpUrl
@@ -22,6 +23,13 @@ Duration = Annotated[float, BeforeValidator(_read_duration), Field(gt=0)]
 """Seconds; written `500ms`, `30s`, `15m`, `24h`, `7d`."""
 
 Count = Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Marks a setting as a limit, and says what the first thing beyond it meets; `docs/operations.md` shows both."""
+
+    answer: str
 
 
 class Settings(BaseSettings):
@@ -82,8 +90,30 @@ class Settings(BaseSettings):
     shutdown_grace: Duration = 10.0
     """How long running turns may go on after SIGTERM."""
 
-    max_body_bytes: Count = 4 * 1024 * 1024
-    """Largest request body."""
+    max_body_bytes: Annotated[Count, Beyond("413")] = 4 * 1024 * 1024
+    """Largest request body, in bytes."""
+    body_timeout: Annotated[Duration, Beyond("408, and the connection is closed")] = 30.0
+    """How long a request's body may take to arrive, from the first byte to the last."""
+    max_header_bytes: Annotated[int, Field(ge=1024), Beyond("431, and the connection is closed")] = 64 * 1024
+    """Longest URL and headers of a request, in bytes of names and values; at least 1,024. Kept by `a2a serve`."""
+    max_metadata_bytes: Annotated[Count, Beyond("400 InvalidParams")] = 1024 * 1024
+    """Largest metadata of a message, and of the request around it, in bytes of JSON."""
+    max_id_length: Annotated[
+        int, Field(ge=64, le=1024), Beyond("400 InvalidParams; ValueError at the agent's write")
+    ] = 1024
+    """Longest id of a message, context, task or artifact, in characters; 64 to 1,024."""
+    max_parts_per_message: Annotated[Count, Beyond("400 InvalidParams")] = 1_000
+    """Most parts of a client's message."""
+    max_event_bytes: Annotated[int, Field(ge=16_384), Beyond("ValueError at the agent's write")] = 1024 * 1024
+    """Largest event that an agent writes, in bytes of JSON; at least 16,384."""
+    max_artifacts_per_task: Annotated[Count, Beyond("ValueError at the agent's write")] = 1_000
+    """Most artifacts of a task."""
+    fail_after_events: Annotated[Count, Beyond("the task ends FAILED; its last entry says why")] = 50_000
+    """Most events of a task, over all its turns, dropped ones included; the one that ends it in addition."""
+    fail_after_bytes: Annotated[Count, Beyond("the task ends FAILED; its last entry says why")] = 50_000_000
+    """Most bytes of a task's events, over all its turns, dropped ones included; the one that ends it in addition."""
+    max_streams: Annotated[Count, Beyond("503 with Retry-After")] = 10_000
+    """Streams that a process serves at the same time."""
     keep_alive: Duration = 15.0
     """Time between keep-alive comments on a quiet stream."""
     send_timeout: Duration = 30.0

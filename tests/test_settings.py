@@ -1,11 +1,14 @@
-"""`.env.example` is the settings, and every setting makes a difference."""
+"""`.env.example` and the table of limits are the settings, and every setting makes a difference."""
 
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from app.settings import Settings
+from app.bootstrap import message_limits, turn_limits
+from app.protocol.limits import MessageLimits, TurnLimits
+from app.settings import Beyond, Settings
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,6 +28,43 @@ def env_example() -> str:
 
 def test_the_env_example_lists_every_setting_with_its_default() -> None:
     assert (ROOT / ".env.example").read_text() == env_example()
+
+
+def table_of_limits() -> str:
+    """What the table of `docs/operations.md` must be, from the settings themselves."""
+    rows = ["| setting | default | what it bounds | beyond it |", "| --- | --- | --- | --- |"]
+    for name, field in Settings.model_fields.items():
+        for mark in field.metadata:
+            if isinstance(mark, Beyond):
+                default = f"{field.default:g}s" if isinstance(field.default, float) else f"{field.default:,}"
+                rows.append(f"| `A2A_{name.upper()}` | {default} | {field.description} | {mark.answer} |")
+    return "\n".join(rows) + "\n"
+
+
+def test_the_table_of_limits_is_the_settings() -> None:
+    document = (ROOT / "docs" / "operations.md").read_text()
+    assert table_of_limits().count("\n") > 12
+    assert table_of_limits() in document
+
+
+def test_the_limits_of_the_settings_are_those_of_a_rehearsal() -> None:
+    settings = Settings(_env_file=None)
+    assert turn_limits(settings) == TurnLimits()
+    assert message_limits(settings) == MessageLimits()
+
+
+def settings_that_are_tested() -> set[str]:
+    """Names in `@pytest.mark.setting(…)`: such a test sets them away from their default and sees the difference."""
+    marks = [
+        match[1]
+        for module in (ROOT / "tests").rglob("test_*.py")
+        for match in re.finditer(r"^\s*@pytest\.mark\.setting\(([^)]*)\)", module.read_text(), re.MULTILINE)
+    ]
+    return {name for mark in marks for name in re.findall(r'"(\w+)"', mark)}
+
+
+def test_every_setting_has_a_test_that_sees_its_difference() -> None:
+    assert settings_that_are_tested() == set(Settings.model_fields)
 
 
 @pytest.mark.parametrize(

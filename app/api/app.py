@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api import errors, jsonrpc, ops, rest, well_known
 from app.api.deps import Services, State
+from app.api.extensions import SaysActivatedExtensions
 from app.api.openapi import DescribedFastAPI
 
 DESCRIPTION = """An A2A v1.0 agent. Every path below is also served under `/{tenant}`.
@@ -43,6 +44,7 @@ def create_app(
     app.include_router(ops.router)
     for router in (jsonrpc.router, rest.router):
         app.include_router(router, prefix="/{tenant}", include_in_schema=False)
+    app.add_middleware(SaysActivatedExtensions)
     errors.install(app)
     return app
 

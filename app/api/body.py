@@ -1,23 +1,32 @@
 """Reading a request body: bounded, JSON, of one model."""
 
+import asyncio
 from typing import TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from app.api.deps import services
 from app.api.errors import invalid_params
 from app.api.media import is_json
-from app.protocol.errors import InvalidParamsError, ParseError, PayloadTooLargeError, UnsupportedMediaTypeError
+from app.protocol.errors import (
+    InvalidParamsError,
+    ParseError,
+    PayloadTooLargeError,
+    RequestTimeoutError,
+    UnsupportedMediaTypeError,
+)
 from app.protocol.protojson import check_json
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """The body, of at most `limit` bytes.
+async def read_body(request: Request, limit: int, timeout: float) -> bytes:
+    """The body, of at most `limit` bytes, read within `timeout` seconds.
 
     Raises:
+        RequestTimeoutError: it has not all arrived by then, or never will: the sender is gone.
         PayloadTooLargeError: it is larger; what the sender still has is not read.
     """
     declared = request.headers.get("content-length")
@@ -25,11 +34,17 @@ async def read_body(request: Request, limit: int) -> bytes:
         raise PayloadTooLargeError(f"The request body is larger than {limit} bytes.")
     chunks = []
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise PayloadTooLargeError(f"The request body is larger than {limit} bytes.")
-        chunks.append(chunk)
+    try:
+        async with asyncio.timeout(timeout):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise PayloadTooLargeError(f"The request body is larger than {limit} bytes.")
+                chunks.append(chunk)
+    except ClientDisconnect:
+        raise RequestTimeoutError("The connection ended before the request body did.") from None
+    except TimeoutError:
+        raise RequestTimeoutError(f"The request body did not arrive within {timeout:g} seconds.") from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
@@ -39,10 +54,11 @@ async def read_json(request: Request, model: type[Model], *, optional: bool = Fa
     Raises:
         UnsupportedMediaTypeError: there is a body and its Content-Type is not JSON.
         PayloadTooLargeError: the body is too large.
+        RequestTimeoutError: it takes too long to arrive.
         ParseError: it is not JSON, or JSON that cannot be stored.
         InvalidParamsError: it is not a `model`.
     """
-    body = await read_body(request, services(request).max_body_bytes)
+    body = await read_body(request, services(request).max_body_bytes, services(request).body_timeout)
     if not body:
         if optional:
             return model.model_construct()

@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypedDict
 from fastapi import Depends, Request
 
 from app.api.card_document import CardDocument
+from app.api.extensions import ExtensionPolicy
 from app.api.sse import StreamPolicy
 from app.protocol.errors import InvalidParamsError, VersionNotSupportedError
 from app.protocol.identity import Owner
@@ -42,8 +43,11 @@ class Services:
     store: TaskStore
     tasks: TaskService
     card: CardDocument
+    extensions: ExtensionPolicy
     streams: StreamPolicy
     max_body_bytes: int
+    body_timeout: float
+    """Seconds."""
     require_version: bool
     drain: Callable[[], Awaitable[None]]
     """Take no new work, send streams elsewhere, let running turns end or hand them over; returns when that is done."""
@@ -69,27 +73,30 @@ async def get_services(request: Request) -> Services:
 
 
 class Gate:
-    """What every A2A request passes: the version it speaks, the tenant it names."""
+    """What every A2A request passes: the version it speaks, the extensions it activates, the tenant it names."""
 
-    __slots__ = ("_path_tenant", "services")
+    __slots__ = ("_extensions", "_path_tenant", "services")
 
-    def __init__(self, services: Services, path_tenant: str | None) -> None:
+    def __init__(self, services: Services, path_tenant: str | None, extensions: frozenset[str]) -> None:
         self.services = services
         self._path_tenant = path_tenant
+        self._extensions = extensions
 
     def caller(self, tenant: str | None) -> Caller:
         """Who asks, with the store bound to them. `tenant` is that of the body or the query.
 
         Raises:
             InvalidParamsError: the path names another tenant, or one that the server needs for itself.
+            ExtensionSupportRequiredError: the card requires an extension that the request does not name.
         """
+        self.services.extensions.check(self._extensions)
         named = self._path_tenant or tenant or ""
         if tenant and tenant != named:
             raise InvalidParamsError.of("tenant", "differs from the tenant in the path")
         if named in RESERVED_SEGMENTS:
             raise InvalidParamsError.of("tenant", "is a name that the server needs for itself")
         owner = Owner(named)
-        return Caller(owner, self.services.store.for_owner(owner))
+        return Caller(owner, self.services.store.for_owner(owner), self._extensions)
 
 
 async def get_gate(request: Request, services: Annotated[Services, Depends(get_services)]) -> Gate:
@@ -110,7 +117,7 @@ async def get_gate(request: Request, services: Annotated[Services, Depends(get_s
             f"The A2A-Version header is missing, which means 0.3; this server speaks {PROTOCOL_VERSION}.",
             metadata={"supportedVersions": PROTOCOL_VERSION},
         )
-    return Gate(services, request.path_params.get("tenant"))
+    return Gate(services, request.path_params.get("tenant"), services.extensions.activate(request))
 
 
 def _major_minor(version: str) -> str:

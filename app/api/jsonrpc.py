@@ -1,7 +1,7 @@
 """The JSON-RPC 2.0 binding (A2A 9): the eleven methods by one table, over the same service as REST.
 
 A notification (no `id`) and a batch are answered with -32600: A2A has neither. Errors come with HTTP 200, but for those
-that HTTP itself must know of (401, 403, 413, 429, 503).
+that HTTP itself must know of (401, 403, 408, 413, 429, 503).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,14 +40,13 @@ from app.protocol.requests import (
     SubscribeToTaskRequest,
 )
 from app.protocol.types import Task
-from app.service.streams import EventStream
 from app.store.base import LogEntry
 from app.telemetry import get_logger
 
 log = get_logger(__name__)
 router = APIRouter(tags=["JSON-RPC"])
 
-HTTP_KNOWS: Final = frozenset({401, 403, 413, 429, 503})
+HTTP_KNOWS: Final = frozenset({401, 403, 408, 413, 429, 503})
 """HTTP statuses that stay what they are."""
 
 
@@ -61,7 +60,8 @@ class Exchange(NamedTuple):
     """The request's id, as JSON."""
 
 
-Answer = bytes | EventStream
+Answer = bytes | Response
+"""The result as JSON, or a stream of results."""
 Method = Callable[[Exchange, Any], Awaitable[Answer]]
 
 
@@ -76,7 +76,10 @@ async def _send_message(exchange: Exchange, params: SendMessageRequest) -> Answe
 async def _send_streaming_message(exchange: Exchange, params: SendMessageRequest) -> Answer:
     key = idempotency_key(exchange.request)
     caller = exchange.gate.caller(params.tenant)
-    return await exchange.services.tasks.send_streaming_message(caller, params, key, last_event_id(exchange.request))
+    cursor = last_event_id(exchange.request)
+    with exchange.services.streams.slot() as slot:
+        stream = await exchange.services.tasks.send_streaming_message(caller, params, key, cursor)
+        return slot.respond(stream, _framing(exchange.id))
 
 
 async def _get_task(exchange: Exchange, params: GetTaskRequest) -> Answer:
@@ -93,7 +96,10 @@ async def _cancel_task(exchange: Exchange, params: CancelTaskRequest) -> Answer:
 
 async def _subscribe_to_task(exchange: Exchange, params: SubscribeToTaskRequest) -> Answer:
     caller = exchange.gate.caller(params.tenant)
-    return await exchange.services.tasks.subscribe_to_task(caller, params, last_event_id(exchange.request))
+    cursor = last_event_id(exchange.request)
+    with exchange.services.streams.slot() as slot:
+        stream = await exchange.services.tasks.subscribe_to_task(caller, params, cursor)
+        return slot.respond(stream, _framing(exchange.id))
 
 
 async def _refuse_push(exchange: Exchange, _params: BaseModel) -> Answer:
@@ -127,8 +133,9 @@ async def rpc(request: Request, services: ServicesDep) -> Response:
     try:
         envelope = await _envelope(request, services)
         request_id = orjson.dumps(envelope["id"])
-        model, method = _method(envelope)
+        # The version first: the methods of another have other names.
         gate = await get_gate(request, services)
+        model, method = _method(envelope)
         params = _params(model, envelope)
         answer = await method(Exchange(request, services, gate, request_id), params)
     except A2AError as error:
@@ -136,13 +143,13 @@ async def rpc(request: Request, services: ServicesDep) -> Response:
     except Exception:
         log.exception("a JSON-RPC request failed")
         return _respond_error(request_id, InternalError())
-    if isinstance(answer, EventStream):
-        return services.streams.respond(answer, _framing(request_id))
+    if isinstance(answer, Response):
+        return answer
     return Response(_wrap(request_id, answer), media_type=JSON)
 
 
 async def _envelope(request: Request, services: Services) -> dict[str, Any]:
-    body = await read_body(request, services.max_body_bytes)
+    body = await read_body(request, services.max_body_bytes, services.body_timeout)
     if body and not is_json(request.headers.get("content-type", "")):
         raise UnsupportedMediaTypeError
     try:

@@ -1,10 +1,11 @@
 """The OpenAPI document: what FastAPI cannot see is added, what it assumes wrongly is removed."""
 
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 from pydantic.json_schema import models_json_schema
 
 from app.api.rest import CancelTaskBody
@@ -59,10 +60,50 @@ class Error(BaseModel):
     error: ErrorBody
 
 
+class JsonRpcRequest(BaseModel):
+    """A request of JSON-RPC 2.0 (A2A 9)."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | float | None
+    method: str
+    """The name of an operation, such as `SendMessage`."""
+    params: dict[str, Any] = {}
+    """The operation's request."""
+
+
+class JsonRpcError(BaseModel):
+    """Why a request failed (A2A 9.5)."""
+
+    code: int
+    message: str
+    data: list[dict[str, Any]]
+
+
+class JsonRpcFailure(BaseModel):
+    """A request that failed."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | float | None
+    error: JsonRpcError
+
+
+class JsonRpcSuccess(BaseModel):
+    """The operation's answer, or one event of its stream."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | float | None
+    result: dict[str, Any]
+
+
+class JsonRpcResponse(RootModel[JsonRpcSuccess | JsonRpcFailure]):
+    """`result`, or `error`."""
+
+
 REQUESTS: Final[dict[str, type[BaseModel]]] = {
     "SendMessage": SendMessageRequest,
     "SendStreamingMessage": SendMessageRequest,
     "CancelTask": CancelTaskBody,
+    "JsonRpc": JsonRpcRequest,
 }
 RESPONSES: Final[dict[str, type[BaseModel]]] = {
     "SendMessage": SendMessageResponse,
@@ -71,6 +112,7 @@ RESPONSES: Final[dict[str, type[BaseModel]]] = {
     "CancelTask": Task,
     "ListEvents": EventList,
     "GetAgentCard": AgentCard,
+    "JsonRpc": JsonRpcResponse,
 }
 _MODELS: Final[list[type[BaseModel]]] = [*REQUESTS.values(), *RESPONSES.values(), StreamResponse, Error]
 STREAMS: Final = frozenset({"SendStreamingMessage", "SubscribeToTask", "SubscribeToTaskByGet"})
@@ -79,7 +121,7 @@ _VERSION_PARAMETER: Final = {
     "in": "header",
     "required": True,
     "description": "The version of A2A that the request speaks.",
-    "schema": {"type": "string", "default": "1.0"},
+    "schema": {"type": "string", "pattern": r"^1\.0(\.[0-9]+)?$", "default": "1.0"},
     "example": "1.0",
 }
 _IDEMPOTENCY_KEY_PARAMETER: Final = {
@@ -87,6 +129,18 @@ _IDEMPOTENCY_KEY_PARAMETER: Final = {
     "in": "header",
     "description": "A second spelling of the message's idempotency key.",
     "schema": {"type": "string"},
+}
+_EXTENSIONS_PARAMETER: Final = {
+    "name": "A2A-Extensions",
+    "in": "header",
+    "description": "URIs of extensions to activate, separated by commas.",
+    "schema": {"type": "string"},
+}
+_EXTENSIONS_HEADER: Final = {
+    "A2A-Extensions": {
+        "description": "URIs of the extensions that are active, separated by commas; absent if none is.",
+        "schema": {"type": "string"},
+    }
 }
 _CURSOR_PARAMETERS: Final = (
     {
@@ -123,6 +177,8 @@ def _describe(operation: dict[str, Any]) -> None:
         operation["requestBody"] = {"required": name != "CancelTask", "content": content}
     if name in RESPONSES:
         responses["200"] = {"description": "The answer.", "content": _content(RESPONSES[name])}
+        if name == "JsonRpc":
+            responses["200"]["content"]["text/event-stream"] = {"schema": {"$ref": _REF + JsonRpcResponse.__name__}}
     if name in STREAMS:
         operation.setdefault("parameters", []).extend(_CURSOR_PARAMETERS)
         responses["200"] = {
@@ -138,13 +194,25 @@ def _describe(operation: dict[str, Any]) -> None:
         }
         responses["204"] = {"description": "The cursor is at the end of a log that has ended: nothing will follow."}
     if name not in _WITHOUT_VERSION:
-        operation.setdefault("parameters", []).insert(0, _VERSION_PARAMETER)
-        for status, text in (("400", "The request is wrong."), ("404", "No such task for this caller.")):
-            responses[status] = {"description": text, "content": _content(Error)}
-        if name in REQUESTS:
-            responses["413"] = {"description": "The body is too large.", "content": _content(Error)}
-            responses["415"] = {"description": "The body is not JSON.", "content": _content(Error)}
-        responses["503"] = {"description": "Not now; retry later.", "content": _content(Error)}
+        operation["parameters"] = [_VERSION_PARAMETER, _EXTENSIONS_PARAMETER, *operation.get("parameters", ())]
+        if "200" in responses:
+            responses["200"]["headers"] = responses["200"].get("headers", {}) | _EXTENSIONS_HEADER
+        error = _content(JsonRpcResponse if name == "JsonRpc" else Error)
+        for status, text in _failures(name):
+            responses[status] = {"description": text, "content": error}
+
+
+def _failures(name: str) -> Iterator[tuple[str, str]]:
+    """Statuses by which an operation says that it did not work."""
+    if name != "JsonRpc":
+        yield "400", "The request is wrong."
+        yield "404", "No such task for this caller."
+    if name in REQUESTS:
+        yield "408", "The body did not arrive in time."
+        yield "413", "The body is too large."
+        if name != "JsonRpc":
+            yield "415", "The body is not JSON."
+    yield "503", "Not now; retry later."
 
 
 class DescribedFastAPI(FastAPI):

@@ -70,13 +70,12 @@ async def send_streaming_message(
     The first event is the Task. `id:` is the event's position in the task's log.
     """
     body = await read_json(request, SendMessageRequest)
+    caller, key, cursor = gate.caller(body.tenant), idempotency_key(request), last_event_id(request)
     try:
-        stream = await gate.services.tasks.send_streaming_message(
-            gate.caller(body.tenant), body, idempotency_key(request), last_event_id(request)
-        )
+        with gate.services.streams.slot() as slot:
+            return slot.respond(await gate.services.tasks.send_streaming_message(caller, body, key, cursor))
     except StreamAtEndError:
         return Response(status_code=204)
-    return gate.services.streams.respond(stream)
 
 
 @router.get("/tasks", operation_id="ListTasks", tags=["tasks"], summary="List tasks")
@@ -121,13 +120,13 @@ async def subscribe_to_task(
 ) -> Response:
     """Stream the task as it is and what follows, until it ends (A2A 3.1.6); resume with Last-Event-ID."""
     caller = gate.caller(named_tenant)
+    cursor = last_event_id(request)
     try:
-        stream = await gate.services.tasks.subscribe_to_task(
-            caller, SubscribeToTaskRequest(id=task_id), last_event_id(request)
-        )
+        with gate.services.streams.slot() as slot:
+            subscription = SubscribeToTaskRequest(id=task_id)
+            return slot.respond(await gate.services.tasks.subscribe_to_task(caller, subscription, cursor))
     except StreamAtEndError:
         return Response(status_code=204)
-    return gate.services.streams.respond(stream)
 
 
 @router.post("/tasks/{id}:cancel", operation_id="CancelTask", tags=["tasks"], summary="Cancel a task")

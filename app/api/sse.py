@@ -3,12 +3,15 @@
 import random
 from collections.abc import AsyncIterator, Callable
 from operator import attrgetter
-from typing import Final, NamedTuple
+from types import TracebackType
+from typing import Final, NamedTuple, Self
 
 import orjson
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from app.protocol.errors import A2AError, InternalError, http_body
+from app.protocol.errors import A2AError, InternalError, UnavailableError, http_body
 from app.service.event_log import StreamPausedError
 from app.service.streams import EventStream
 from app.store.base import LogEntry
@@ -18,6 +21,8 @@ log = get_logger(__name__)
 
 MAX_WRITE: Final = 64 * 1024
 """Bytes of frames joined into one write; one larger frame goes alone."""
+RETRY_AFTER: Final = 5
+"""Seconds, for who came when there were too many streams."""
 
 
 RETRY_MS: Final = (500, 2_000)
@@ -72,25 +77,79 @@ async def _frames(stream: EventStream, framing: Framing) -> AsyncIterator[bytes]
 
 
 class StreamPolicy:
-    """How streams behave on the wire."""
+    """How streams behave on the wire, and how many there may be."""
 
-    def __init__(self, keep_alive: float, send_timeout: float) -> None:
+    def __init__(self, keep_alive: float, send_timeout: float, max_streams: int) -> None:
         self.keep_alive = keep_alive
         """Seconds between comments on a quiet stream."""
         self.send_timeout = send_timeout
         """Seconds that a reader may refuse to read before it is cut."""
+        self.max_streams = max_streams
+        self.open = 0
+        """Streams being served, and those about to be."""
 
-    def respond(self, stream: EventStream, framing: Framing = REST_FRAMING) -> EventSourceResponse:
-        """The response that streams entries."""
+    def slot(self) -> "StreamSlot":
+        """The place of one more stream; take it before anything is done for the stream.
+
+        Raises:
+            UnavailableError: as many are open as may be.
+        """
+        if self.open >= self.max_streams:
+            raise UnavailableError(
+                "The server has as many streams open as it serves at a time.", retry_after=RETRY_AFTER
+            )
+        return StreamSlot(self)
+
+
+class StreamSlot:
+    """One of the streams that may be open. A context: left without a response, the place is free again."""
+
+    __slots__ = ("_policy", "_taken")
+
+    def __init__(self, policy: StreamPolicy) -> None:
+        self._policy = policy
+        self._taken = True
+        policy.open += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.free()
+
+    def free(self) -> None:
+        """Give the place back; once more is no error."""
+        if self._taken:
+            self._taken = False
+            self._policy.open -= 1
+
+    def respond(self, stream: EventStream, framing: Framing = REST_FRAMING) -> Response:
+        """The response that streams entries, and holds the place until it ends."""
+        policy = self._policy
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         if stream.resume is not None:
             headers["A2A-Resume"] = stream.resume
         if stream.replayed:
             headers["Idempotency-Replayed"] = "true"
-        return EventSourceResponse(
+        response = _Streaming(
             _frames(stream, framing),
             headers=headers,
-            ping=self.keep_alive,
+            ping=policy.keep_alive,
             ping_message_factory=_KeepAlive,
-            send_timeout=self.send_timeout,
+            send_timeout=policy.send_timeout,
         )
+        response.slot = self
+        return response
+
+
+class _Streaming(EventSourceResponse):
+    slot: StreamSlot
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.slot.free()

@@ -12,6 +12,7 @@ from app.protocol.agent_card import (
 )
 from app.protocol.identity import ANONYMOUS, Owner
 from app.protocol.lifecycle import INTERRUPTED, TERMINAL, TURN_ENDING, Event, copy_task, fold, payload, trim_history
+from app.protocol.limits import LimitError
 from app.protocol.protojson import JSON_NULL, ProtoModel, Struct, to_dict, to_json
 from app.protocol.types import (
     Artifact,
@@ -42,6 +43,7 @@ __all__ = [
     "Artifact",
     "Event",
     "JsonValue",
+    "LimitError",
     "Message",
     "Owner",
     "Part",

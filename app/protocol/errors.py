@@ -167,6 +167,25 @@ class PayloadTooLargeError(A2AError):
     default_message = "The request body is too large."
 
 
+class RequestTimeoutError(A2AError):
+    """The body did not arrive in time; what the sender still has is not read."""
+
+    code, http_status, status, reason = -32600, 408, "DEADLINE_EXCEEDED", "REQUEST_TIMEOUT"
+    default_message = "The request body did not arrive in time."
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The connection is of no more use: the rest of the body would be read as a request."""
+        return {"Connection": "close"}
+
+
+class HeadTooLargeError(A2AError):
+    """URL and headers are larger than the server takes."""
+
+    code, http_status, status, reason = -32600, 431, "INVALID_ARGUMENT", "HEAD_TOO_LARGE"
+    default_message = "URL and headers are too large."
+
+
 class NotFoundError(A2AError):
     """There is nothing at this path."""
 

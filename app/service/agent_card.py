@@ -1,36 +1,44 @@
 """The agent card, derived from what is really wired."""
 
+from typing import Final
+
 from app.protocol.agent_card import AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 from app.protocol.extensions import IDEMPOTENCY_EXTENSION_URI, RESUME_EXTENSION_URI
 from app.store.base import TaskStore
 
 PROTOCOL_VERSION = "1.0"
 DEFAULT_MODES = ("text/plain",)
+OURS: Final = (
+    AgentExtension(
+        uri=IDEMPOTENCY_EXTENSION_URI,
+        description="A send that carries a key may be retried; the agent runs once.",
+        required=False,
+    ),
+    AgentExtension(
+        uri=RESUME_EXTENSION_URI,
+        description="Streams carry event ids and resume after Last-Event-ID.",
+        required=False,
+    ),
+)
+"""What the server itself brings to the card."""
 
 
 def derive_card(card: AgentCard, store: TaskStore, public_url: str) -> AgentCard:
     """The card of the agent file, with interfaces and capabilities as this server has them.
 
-    An extension is on it exactly when the store supports it; nothing here can be configured to say otherwise.
+    One of the server's own extensions is on it exactly when the store supports it; nothing here can be configured to
+    say otherwise. The agent file may declare it to make it `required`; its other extensions stay as they are.
     """
     base = public_url.rstrip("/")
-    extensions = list(card.capabilities.extensions)
-    if store.supports_idempotency():
-        extensions.append(
-            AgentExtension(
-                uri=IDEMPOTENCY_EXTENSION_URI,
-                description="A send that carries a key may be retried; the agent runs once.",
-                required=False,
-            )
-        )
-    if store.supports_event_log():
-        extensions.append(
-            AgentExtension(
-                uri=RESUME_EXTENSION_URI,
-                description="Streams carry event ids and resume after Last-Event-ID.",
-                required=False,
-            )
-        )
+    declared = {extension.uri: extension for extension in card.capabilities.extensions}
+    ours = {extension.uri: extension for extension in OURS}
+    extensions = [extension for uri, extension in declared.items() if uri not in ours]
+    for uri, supported in (
+        (IDEMPOTENCY_EXTENSION_URI, store.supports_idempotency()),
+        (RESUME_EXTENSION_URI, store.supports_event_log()),
+    ):
+        if supported:
+            extensions.append(declared.get(uri) or ours[uri])
     capabilities = AgentCapabilities(
         streaming=True, push_notifications=False, extended_agent_card=False, extensions=extensions
     )

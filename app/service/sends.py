@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic_core import to_json as dump_json
+
 from app.protocol.errors import (
+    ContentTypeNotSupportedError,
     FieldViolation,
     InvalidParamsError,
     PushNotificationNotSupportedError,
@@ -17,8 +20,10 @@ from app.protocol.errors import (
 from app.protocol.events import Clock, utc_now
 from app.protocol.idempotency import IDEMPOTENCY_KEY_METADATA, IdempotencyKeyError, key_of, validate_key
 from app.protocol.lifecycle import copy_task
+from app.protocol.limits import MESSAGE_LIMITS, MessageLimits
+from app.protocol.media_types import MediaTypes, media_type_of
 from app.protocol.requests import SendMessageRequest
-from app.protocol.types import Message, Role, Task, TaskState, TaskStatus
+from app.protocol.types import Message, Part, Role, Task, TaskState, TaskStatus
 from app.service.event_log import EventLog
 from app.service.turns import BegunTurn, Caller, TurnRunner
 from app.store.base import (
@@ -69,6 +74,8 @@ class Sender:
         has_leases: bool,
         busy_wait: float,
         may_reply: bool = False,
+        input_modes: MediaTypes,
+        limits: MessageLimits = MESSAGE_LIMITS,
         clock: Clock = utc_now,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
@@ -77,6 +84,9 @@ class Sender:
         self._has_leases = has_leases
         self._busy_wait = busy_wait
         self._may_reply = may_reply
+        self._input_modes = input_modes
+        self._limits = limits
+        self._takes_text = "text/plain" in input_modes
         self._clock = clock
         self._new_id = new_id
 
@@ -84,7 +94,8 @@ class Sender:
         """Refuse what no state of the store could make right; return the idempotency key, if there is one.
 
         Raises:
-            InvalidParamsError: a field is wrong, or the two spellings of the key differ.
+            InvalidParamsError: a field is wrong or over a limit, or the two spellings of the key differ.
+            ContentTypeNotSupportedError: a part is of a media type that no input mode of the card is.
             PushNotificationNotSupportedError: the send brings a webhook.
             UnsupportedOperationError: a key, and a store that cannot honour it.
             UnavailableError: the process is about to end.
@@ -96,6 +107,11 @@ class Sender:
         configuration = request.configuration
         if configuration is not None and configuration.task_push_notification_config is not None:
             raise PushNotificationNotSupportedError
+        self._check_limits(request)
+        for index, part in enumerate(message.parts):
+            # Nearly every part is plain text without a name for it.
+            if part.media_type or part.text is None or not self._takes_text:
+                self._check_media_type(index, part)
         key = _key(message, header_key)
         if key is None:
             return None
@@ -107,6 +123,30 @@ class Sender:
         """Begin nothing in a process that is about to end. Raises `UnavailableError`."""
         if self._events.draining:
             raise UnavailableError("The server is shutting down.", retry_after=1)
+
+    def _check_limits(self, request: SendMessageRequest) -> None:
+        message, limits = request.message, self._limits
+        if len(message.parts) > limits.parts:
+            raise InvalidParamsError.of("message.parts", f"must be at most {limits.parts}")
+        for field, metadata in (("message.metadata", message.metadata), ("metadata", request.metadata)):
+            if metadata and len(dump_json(metadata)) > limits.metadata_bytes:
+                raise InvalidParamsError.of(field, f"must have at most {limits.metadata_bytes} bytes")
+        for field, text in (
+            ("message.messageId", message.message_id),
+            ("message.contextId", message.context_id),
+            ("message.taskId", message.task_id),
+            *((f"message.referenceTaskIds[{index}]", text) for index, text in enumerate(message.reference_task_ids)),
+        ):
+            if text is not None and len(text) > limits.id_length:
+                raise InvalidParamsError.of(field, f"must have at most {limits.id_length} characters")
+
+    def _check_media_type(self, index: int, part: Part) -> None:
+        media_type = media_type_of(part)
+        if media_type is not None and media_type not in self._input_modes:
+            raise ContentTypeNotSupportedError(
+                f"message.parts[{index}]: {media_type[:80]!r} is not a media type that this agent takes.",
+                metadata={"supportedMediaTypes": str(self._input_modes)},
+            )
 
     async def begin(
         self, caller: Caller, request: SendMessageRequest, key: IdempotencyKey | None, *, with_task: bool = False
@@ -141,7 +181,18 @@ class Sender:
             return Begun(outcome.task_id, outcome.first_seq, None, None)
         as_begun = copy_task(outcome.task) if with_task else None
         self._events.publish(outcome.task.id, outcome.entry)
-        self._runner.start(BegunTurn(caller, outcome.task, message, outcome.epoch, outcome.first_seq))
+        configuration = request.configuration
+        self._runner.start(
+            BegunTurn(
+                caller,
+                outcome.task,
+                message,
+                outcome.epoch,
+                outcome.first_seq,
+                log_bytes=outcome.log_bytes,
+                accepted_output_modes=configuration.accepted_output_modes if configuration is not None else (),
+            )
+        )
         return Begun(outcome.task.id, outcome.first_seq, outcome.entry, as_begun)
 
     async def _continue(

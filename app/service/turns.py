@@ -1,5 +1,6 @@
 """What the service needs of whoever runs turns; the worker room implements it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,10 +11,12 @@ from app.store.base import Lease, TaskStore
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the owner, and the store bound to them."""
+    """Who asks: the owner, the store bound to them, and the extensions that the request activated."""
 
     owner: Owner
     store: TaskStore
+    extensions: frozenset[str] = frozenset()
+    """URIs; all of them are on the card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,9 @@ class BegunTurn:
     head: int
     """The newest position of the log; 0 where the store keeps none."""
     attempt: int = 1
+    log_bytes: int = 0
+    """Bytes of all entries of the log there ever were; 0 where the store does not count them."""
+    accepted_output_modes: Sequence[str] = ()
 
 
 class TurnRunner(Protocol):

@@ -178,9 +178,10 @@ class _View(TaskStore):
                 space.release(self._owner, new.key.key)
             raise
         record.entries.append(update.data)
+        record.log_bytes = len(update.data)
         space.take_lease(record, new.lease)
         space.wakeups.publish(task.id)
-        return Claimed(task, record.epoch, 1, LogEntry(1, update.data), head=1)
+        return Claimed(task, record.epoch, 1, LogEntry(1, update.data), head=1, log_bytes=record.log_bytes)
 
     async def begin_turn(self, new: NewTurn) -> Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound:
         """Claim the key, add the message and a WORKING entry, take the lease, raise the epoch; all or nothing."""
@@ -206,7 +207,8 @@ class _View(TaskStore):
         update = begin_turn_update(task, new.message, space.clock())
         space.write(record, [update])
         space.wakeups.publish(new.task_id)
-        return Claimed(record.task(), record.epoch, seq, LogEntry(seq, update.data), head=seq)
+        entry = LogEntry(seq, update.data)
+        return Claimed(record.task(), record.epoch, seq, entry, head=seq, log_bytes=record.log_bytes)
 
     async def commit(self, commit: Commit) -> int:
         """Fold the updates into the stored task and put them at the end of its log."""
@@ -311,8 +313,8 @@ class MemoryTaskStore(_View):
         # A turn that was never leased begins its first run now.
         record.attempt += record.worker is not None
         self._space.take_lease(record, lease)
-        entry = LogEntry(0, b"")
-        return Claimed(record.task(), record.epoch, record.turn_seq, entry, record.attempt, record.head)
+        task, entry = record.task(), LogEntry(0, b"")
+        return Claimed(task, record.epoch, record.turn_seq, entry, record.attempt, record.head, record.log_bytes)
 
     async def release_lease(self, task_id: str, epoch: int) -> None:
         """End the lease now."""

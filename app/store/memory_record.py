@@ -72,6 +72,7 @@ class Record:
         "hidden",
         "id",
         "lease_until",
+        "log_bytes",
         "now",
         "owner",
         "place",
@@ -85,6 +86,8 @@ class Record:
         self.entries: list[bytes] = []
         self.earliest = 1
         """Position of the first entry kept."""
+        self.log_bytes = 0
+        """Bytes of all entries there ever were."""
         self.epoch = 0
         self.worker: str | None = None
         self.lease_until = 0.0
@@ -167,6 +170,7 @@ class Record:
         """Put an update at the end of the log."""
         event, data = update
         self.entries.append(data)
+        self.log_bytes += len(data)
         self._change(data)
         if isinstance(event, TaskStatusUpdateEvent):
             position = (-milliseconds(event.status.timestamp), self.id)

@@ -79,6 +79,7 @@ class Head:
         "id",
         "lease_ms",
         "live",
+        "log_bytes",
         "message",
         "metadata",
         "owner",
@@ -106,6 +107,7 @@ class Head:
     snapshot_seq: int
     snapshot_bytes: int
     tail_bytes: int
+    log_bytes: int
     history_length: int
     epoch: int
     turn_seq: int
@@ -149,6 +151,7 @@ class Head:
             head.snapshot_seq,
             head.snapshot_bytes,
             head.tail_bytes,
+            head.log_bytes,
             head.history_length,
             head.epoch,
             head.turn_seq,
@@ -174,7 +177,8 @@ class Head:
         """Of a task that is not stored yet, with an empty log."""
         head = cls()
         head.id, head.owner = task.id, owner
-        head.seq = head.snapshot_seq = head.snapshot_bytes = head.tail_bytes = head.history_length = head.epoch = 0
+        head.seq = head.snapshot_seq = head.snapshot_bytes = head.tail_bytes = head.log_bytes = 0
+        head.history_length = head.epoch = 0
         head.earliest_seq = head.turn_seq = head.attempt = 1
         head.worker, head.lease_ms, head.live = None, 0, False
         head.created_ms = now_ms
@@ -244,6 +248,7 @@ class Head:
             self.metadata,
             self.message,
             self.hidden,
+            self.log_bytes,
         )
 
     def progress_row(self) -> tuple[Any, ...]:
@@ -256,6 +261,7 @@ class Head:
             self.snapshot_seq,
             self.snapshot_bytes,
             self.tail_bytes,
+            self.log_bytes,
         )
 
     def update_row(self) -> tuple[Any, ...]:

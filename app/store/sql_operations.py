@@ -107,7 +107,7 @@ class CreateTask(Operation[Claimed | Replay | Conflict]):
         return self._claimed(head)
 
     def _claimed(self, head: Head) -> Claimed:
-        return Claimed(self._task, head.epoch, 1, LogEntry(1, self._data), head=1)
+        return Claimed(self._task, head.epoch, 1, LogEntry(1, self._data), head=1, log_bytes=head.log_bytes)
 
 
 class BeginTurn(Operation[Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound]):
@@ -128,9 +128,7 @@ class BeginTurn(Operation[Claimed | Replay | Conflict | Busy | Ended | ContextMi
         """The message and a WORKING entry under a new epoch; a key that was claimed before answers first."""
         new, head = self._new, plan.find(self.owner, self._new.task_id)
         if head is not None and self._landed(plan, head) and self._written is not None:
-            return Claimed(
-                copy_task(plan.bodies[head.id]), head.epoch, self._written.seq, self._written, head=self._written.seq
-            )
+            return self._claimed(plan, head, self._written)
         claim = plan.check_key(self.owner, new.key)
         if not isinstance(claim, KeyClaimed):
             return claim
@@ -158,7 +156,11 @@ class BeginTurn(Operation[Claimed | Replay | Conflict | Busy | Ended | ContextMi
             plan.put_snapshot(head, encode_artifacts(body.artifacts))
         assert entry is not None  # noqa: S101 - one update, one entry
         self._written = entry
-        return Claimed(copy_task(body), head.epoch, entry.seq, entry, head=entry.seq)
+        return self._claimed(plan, head, entry)
+
+    def _claimed(self, plan: Plan, head: Head, entry: LogEntry) -> Claimed:
+        body = copy_task(plan.bodies[head.id])
+        return Claimed(body, head.epoch, entry.seq, entry, head=entry.seq, log_bytes=head.log_bytes)
 
     def _landed(self, plan: Plan, head: Head) -> bool:
         if not self.uncertain or self._written is None or self.tried_seq is None or head.epoch != self.tried_epoch:
@@ -258,7 +260,7 @@ class TakeOver(Operation[Claimed | None]):
             _take_lease(head, self._lease)
             self.tried_epoch = head.epoch
         body = copy_task(plan.bodies[head.id])
-        return Claimed(body, head.epoch, head.turn_seq, _NO_ENTRY, head.attempt, head.seq)
+        return Claimed(body, head.epoch, head.turn_seq, _NO_ENTRY, head.attempt, head.seq, head.log_bytes)
 
 
 class AppendEvent(Operation[None]):

@@ -99,6 +99,7 @@ class Plan:
         self._add_messages(head, [to_json(message) for message in task.history])
         if entry is not None:
             head.seq = head.snapshot_seq = 1
+            head.log_bytes = len(entry)
             self._events.append((task.id, 1, 1, entry))
         if task.artifacts:
             self.put_snapshot(head, encode_artifacts(task.artifacts))
@@ -133,6 +134,7 @@ class Plan:
             seq += 1
             head.seq = seq
             head.tail_bytes += len(data)
+            head.log_bytes += len(data)
             self._events.append((task_id, seq, epoch, data))
             if isinstance(event, TaskStatusUpdateEvent):
                 self._set_status(head, event)

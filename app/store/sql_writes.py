@@ -37,6 +37,7 @@ _PROGRESS: Final[dict[str, TypeEngine[Any]]] = {
     "snapshot_seq": BigInteger(),
     "snapshot_bytes": BigInteger(),
     "tail_bytes": BigInteger(),
+    "log_bytes": BigInteger(),
 }
 _TURN: Final[dict[str, TypeEngine[Any]]] = {
     "state": Text(),
@@ -69,6 +70,7 @@ class WriteStatements:
                 TASKS.c.snapshot_seq,
                 TASKS.c.snapshot_bytes,
                 TASKS.c.tail_bytes,
+                TASKS.c.log_bytes,
                 TASKS.c.history_length,
                 TASKS.c.epoch,
                 TASKS.c.turn_seq,

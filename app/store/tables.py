@@ -116,6 +116,8 @@ class TaskHead(Base, table=True):
     status_message: bytes | None = Field(sa_type=LargeBinary)
     hidden: bool = Field(sa_type=Boolean, sa_column_kwargs={"server_default": false()})
     """Whether its owner does not see it: it has said nothing yet, or answered with a bare Message."""
+    log_bytes: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
+    """Bytes of all entries there ever were."""
 
 
 class TaskMessage(Base, table=True):

@@ -91,6 +91,8 @@ class Claimed:
     """1, or more where an earlier run of the turn was lost."""
     head: int = 0
     """The newest position of the log; equal to `first_seq` unless the turn was taken over."""
+    log_bytes: int = 0
+    """Bytes of all entries of the log there ever were; 0 from a store that does not count them."""
 
 
 @dataclass(frozen=True, slots=True)

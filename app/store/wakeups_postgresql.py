@@ -15,6 +15,7 @@ import orjson
 from app.protocol.errors import UnavailableError
 from app.store.engine_postgresql import UNREACHABLE, connect
 from app.store.engines import StoreUrl, parse_store_url
+from app.store.values import StoreStartError
 from app.store.wakeups import Listener, LocalWakeups
 from app.telemetry import get_logger
 
@@ -47,6 +48,8 @@ class PostgresqlWakeups:
         """
         self.connected = False
         self._url: StoreUrl = parse_store_url(url)
+        if self._url.dialect != "postgresql":
+            raise StoreStartError(f"{self._url.shown} is no PostgreSQL, and LISTEN is only there.")
         self._origin = secrets.token_hex(4)
         self._all = LocalWakeups()
         self._remote = LocalWakeups()

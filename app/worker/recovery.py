@@ -35,6 +35,7 @@ class TurnRecovery:
         runner: TurnRunner,
         *,
         policy: Recovery,
+        extensions: frozenset[str],
         interval: float,
         clock: Clock = utc_now,
     ) -> None:
@@ -43,6 +44,7 @@ class TurnRecovery:
         self._events = events
         self._runner = runner
         self._policy = policy
+        self._extensions = extensions
         self._interval = interval
         self._clock = clock
 
@@ -70,11 +72,23 @@ class TurnRecovery:
         claimed = await self._turn_store.take_over(turn, self._runner.lease)
         if claimed is None:
             return False
-        caller = Caller(turn.owner, self._store_of(turn.owner))
         message = _message_of(claimed.task)
+        # The request that activated extensions is gone; what the message itself names is kept with it.
+        named = self._extensions.intersection(message.extensions if message is not None else ())
+        caller = Caller(turn.owner, self._store_of(turn.owner), named)
         if self._policy == "restart" and claimed.attempt <= MAX_ATTEMPTS and message is not None:
             log.warning("a lost turn runs again", task_id=turn.task_id, attempt=claimed.attempt)
-            self._runner.start(BegunTurn(caller, claimed.task, message, claimed.epoch, claimed.head, claimed.attempt))
+            self._runner.start(
+                BegunTurn(
+                    caller,
+                    claimed.task,
+                    message,
+                    claimed.epoch,
+                    claimed.head,
+                    claimed.attempt,
+                    log_bytes=claimed.log_bytes,
+                )
+            )
         else:
             log.warning("a lost turn failed its task", task_id=turn.task_id, attempt=turn.attempt)
             await self._fail(caller, claimed)

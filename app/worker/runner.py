@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from app.handler import Agent
 from app.protocol.errors import UnavailableError
+from app.protocol.limits import TURN_LIMITS, TurnLimits
 from app.service.event_log import EventLog
 from app.service.turns import BegunTurn
 from app.store.base import Lease
@@ -38,6 +39,7 @@ class Runner:
         turn_store: TurnStore | None,
         wakeups: Wakeups,
         resources: Any = None,
+        limits: TurnLimits = TURN_LIMITS,
     ) -> None:
         self.lease = lease
         self._agent = agent
@@ -47,6 +49,7 @@ class Runner:
         self._turn_timeout = agent.turn_timeout or turn_timeout
         self._turn_store = turn_store
         self._resources = resources
+        self._limits = limits
         self._running: dict[str, RunningTurn] = {}
         self._named: set[str] = set()
         self._hinted = asyncio.Event()
@@ -60,6 +63,7 @@ class Runner:
             self._events,
             self._supervisor,
             resources=self._resources,
+            limits=self._limits,
             cancel_grace=self._cancel_grace,
             timeout=self._turn_timeout,
             outage_limit=self.lease.ttl * FENCE_FRACTION,

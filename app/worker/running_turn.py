@@ -8,6 +8,7 @@ from app.handler import Agent, Turn, TurnEndedError, play
 from app.protocol.errors import UnavailableError
 from app.protocol.events import Update
 from app.protocol.lifecycle import INTERRUPTED
+from app.protocol.limits import TurnLimits
 from app.protocol.types import TaskState
 from app.service.event_log import EventLog
 from app.service.turns import BegunTurn
@@ -39,6 +40,7 @@ class RunningTurn:
         supervisor: Supervisor,
         *,
         resources: object,
+        limits: TurnLimits,
         cancel_grace: float,
         timeout: float,
         outage_limit: float,
@@ -53,6 +55,11 @@ class RunningTurn:
             attempt=begun.attempt,
             resources=resources,
             may_reply=agent.may_reply,
+            extensions=begun.caller.extensions,
+            accepted_output_modes=begun.accepted_output_modes,
+            limits=limits,
+            head=begun.head,
+            log_bytes=begun.log_bytes,
         )
         self.ended = asyncio.Event()
         self._handle = agent.handle

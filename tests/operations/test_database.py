@@ -71,6 +71,7 @@ async def swept(script: Script, settings: Settings, tmp_path: Path) -> AsyncIter
         yield Api(http, script)
 
 
+@pytest.mark.setting("retention")
 async def test_with_a_retention_ended_tasks_go_and_a_retried_key_never_runs_again(swept: Api) -> None:
     waiting = await swept.send("ask")
     body = {"message": swept.message("hello")}

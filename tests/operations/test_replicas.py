@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from app import bootstrap
-from app.bootstrap import build_app
+from app.bootstrap import StartError, build_app
 from app.service import event_log
 from app.settings import Settings
 from app.store.wakeups import LocalWakeups
@@ -117,3 +117,10 @@ async def test_without_any_hint_events_arrive_by_polls(
         await anext(events)
         one.gates["g"].set()
         assert [event async for event in events][-1].state == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.setting("wakeup_url")
+def test_hints_go_by_their_own_url_where_there_is_one(settings: Settings) -> None:
+    pooled = settings.model_copy(update={"store_url": "postgresql://pooler/db", "wakeup_url": "sqlite:///tasks.db"})
+    with pytest.raises(StartError, match=r"^A2A_WAKEUP_URL: .* is no PostgreSQL"):
+        build_app(pooled, agent=Script().agent())

@@ -242,6 +242,7 @@ class TestTruncation:
         assert [(event.id, event.kind) for event in events] == [("43", "task")]
         assert folded(events) == await api.task(task_id)
 
+    @pytest.mark.setting("max_events_per_task")
     async def test_the_log_says_how_far_back_it_reaches(self, api: Api) -> None:
         task_id = (await api.send("chunks 40"))["id"]
         page = (await api.get(f"/tasks/{task_id}/events")).json()

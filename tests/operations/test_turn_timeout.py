@@ -19,6 +19,7 @@ def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"turn_timeout": 0.25})
 
 
+@pytest.mark.setting("turn_timeout")
 @on_every_store
 async def test_a_handler_that_hangs_is_stopped(api: Api) -> None:
     task = await api.send("hold g")

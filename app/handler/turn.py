@@ -1,17 +1,13 @@
-"""What an agent sees: the turn it answers, the artifacts it writes, and a rehearsal without a server."""
+"""What a handler is given: the turn it answers, and the artifacts it writes."""
 
 import uuid
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 from app.protocol import (
     ANONYMOUS,
-    INTERRUPTED,
     TERMINAL,
-    AgentCard,
     Artifact,
     Event,
     Message,
@@ -26,20 +22,19 @@ from app.protocol import (
     TaskStatusUpdateEvent,
     fold,
 )
-from app.protocol.events import Clock, Update, begin_turn_update, update_of, utc_now
-from app.telemetry import get_logger
-
-log = get_logger(__name__)
+from app.protocol.events import Clock, Update, update_of, utc_now
+from app.protocol.limits import TURN_LIMITS, TurnLimits, TurnMeter
 
 Content = str | Part
 """Text, or a part made by hand."""
 
-Recovery = Literal["fail", "restart"]
-"""What becomes of a turn whose process died: FAILED, or run again."""
-
 
 class TurnEndedError(RuntimeError):
     """The task is in a final state, or was taken from this turn; nothing more can be said."""
+
+
+class TaskLimitError(TurnEndedError):
+    """The task has said all that this server takes of one; it has been ended as FAILED, which says so."""
 
 
 class TurnSink(Protocol):
@@ -72,8 +67,14 @@ class Turn:
         attempt: int = 1,
         resources: Any = None,
         may_reply: bool = False,
+        extensions: frozenset[str] = frozenset(),
+        accepted_output_modes: Sequence[str] = (),
+        limits: TurnLimits = TURN_LIMITS,
+        head: int = 0,
+        log_bytes: int = 0,
         clock: Clock = utc_now,
     ) -> None:
+        """`head` and `log_bytes` are the newest position of the task's log and the bytes of its entries so far."""
         self.task = task
         """The task as it is now, history included; for reading."""
         self.message = message
@@ -84,6 +85,13 @@ class Turn:
         """1, or more after a crash where the agent's `recovery` is "restart"."""
         self.resources = resources
         """What the agent's `lifespan` yielded."""
+        self.extensions = extensions
+        """URIs of the card's extensions that the request activated by `A2A-Extensions` (A2A 4.6); in a turn that runs
+        again after a crash, those that the message itself names."""
+        self.accepted_output_modes = tuple(accepted_output_modes)
+        """Media types that the client would like answers in; empty for any, and in a turn that runs again after a
+        crash. The agent should heed them, and may say otherwise (A2A 3.2.2)."""
+        self._meter = TurnMeter(limits, head, log_bytes)
         self._sink = sink
         self._may_reply = may_reply
         self._clock = clock
@@ -170,8 +178,8 @@ class Turn:
         """Offer a status without waiting for it to be durable.
 
         Raises:
-            TurnEndedError: the task has ended.
-            ValueError: the text holds what no store can keep; nothing was offered.
+            TurnEndedError: the task has ended, `TaskLimitError` if by this very update.
+            ValueError: the text holds what no store can keep, or is too long (`LimitError`); nothing was offered.
         """
         if state not in TERMINAL and state is not TaskState.WORKING:
             self._go_working()
@@ -189,7 +197,12 @@ class Turn:
         self._emit(TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status))
 
     def emit_artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
-        """Offer a piece of an artifact; raises as `emit_status` does."""
+        """Offer a piece of an artifact.
+
+        Raises as `emit_status` does, and `LimitError` if it is an artifact too many or its id is too long.
+        """
+        if not append:
+            self._meter.check_new_artifact(self.task, artifact.artifact_id)
         self._go_working()
         self._emit(
             TaskArtifactUpdateEvent(
@@ -222,7 +235,12 @@ class Turn:
         if self.ended:
             raise TurnEndedError(f"the task has ended: {self.task.status.state}")
         update = update_of(event)
+        over = self._meter.over(event, len(update.data))
+        if over is not None:
+            self.emit_status(TaskState.FAILED, over)
+            raise TaskLimitError(over)
         self._sink.offer(update)
+        self._meter.add(len(update.data))
         fold(self.task, event)
 
     def _artifact_id(self, name: str) -> str:
@@ -266,8 +284,8 @@ class ArtifactWriter:
         `lastChunk`.
 
         Raises:
-            ValueError: text that no store can keep (NUL, a lone surrogate), or nothing at all.
-            TurnEndedError: the task has ended.
+            ValueError: text that no store can keep (NUL, a lone surrogate), nothing at all, or too much (`LimitError`).
+            TurnEndedError: the task has ended, `TaskLimitError` if by this very write.
         """
         self._emit(content, last=last)
         await self._turn.room()
@@ -302,91 +320,3 @@ class ArtifactWriter:
     ) -> None:
         if error is None and self._opened:
             await self._turn.durable()
-
-
-Handle = Callable[[Turn], Awaitable[None]]
-Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
-
-
-@dataclass(frozen=True)
-class Agent:
-    """What an agent file declares."""
-
-    card: AgentCard
-    handle: Handle
-    recovery: Recovery = "fail"
-    may_reply: bool = False
-    """Whether the handler may answer with a bare Message (`Turn.reply`)."""
-    turn_timeout: float | None = None
-    """Seconds that a turn may take; `None` for what the server's settings say."""
-    lifespan: Lifespan | None = None
-
-
-FAILURE_TEXT = "The agent failed to handle this message."
-
-
-async def play(handle: Handle, turn: Turn) -> None:
-    """Run the handler and give the turn the end it earned, offered but not yet durable.
-
-    Cancellation passes through and ends nothing.
-    """
-    try:
-        await handle(turn)
-    except TurnEndedError:
-        if not turn.ended:
-            raise
-        log.warning("the handler went on after the end of its task", task_id=turn.task.id)
-    except Exception:
-        log.exception("the agent's handler raised", task_id=turn.task.id)
-        if not turn.ended and turn.stopping is None:
-            turn.emit_status(TaskState.FAILED, FAILURE_TEXT)
-    if turn.ended:
-        return
-    if turn.stopping is not None:
-        turn.emit_status(*turn.stopping)
-    elif turn.task.status.state not in INTERRUPTED:
-        turn.emit_status(TaskState.COMPLETED)
-
-
-class _Rehearsal:
-    """A sink that keeps nothing: the turn folds for itself."""
-
-    def offer(self, update: Update) -> None:
-        pass
-
-    async def room(self) -> None:
-        pass
-
-    async def durable(self) -> None:
-        pass
-
-
-async def rehearse(
-    handle: Handle,
-    message: str | Message,
-    *,
-    task: Task | None = None,
-    resources: Any = None,
-    owner: Owner = ANONYMOUS,
-    may_reply: bool = False,
-) -> Task:
-    """Run one turn without a server and return the task as a caller would get it.
-
-    `task` continues a task that an earlier rehearsal left waiting for input. Where the handler replied without a task
-    (`may_reply`), the reply is the message of its status.
-    """
-    if isinstance(message, str):
-        message = Message(message_id=str(uuid.uuid4()), role=Role.USER, parts=[Part(text=message)])
-    if task is None:
-        task = Task(
-            id=str(uuid.uuid4()),
-            context_id=message.context_id or str(uuid.uuid4()),
-            status=TaskStatus(state=TaskState.SUBMITTED, timestamp=utc_now()),
-            history=[message],
-        )
-    else:
-        fold(task, begin_turn_update(task, message, utc_now()).event)
-    sink = _Rehearsal()
-    turn = Turn(task=task, message=message, sink=sink, owner=owner, resources=resources, may_reply=may_reply)
-    await play(handle, turn)
-    return turn.task
