@@ -144,9 +144,11 @@ class PostgresqlDatabase:
             except asyncpg.TransactionRollbackError as error:
                 await raw.execute("ROLLBACK")
                 raise RacedError from error
-            except BaseException:
-                with contextlib.suppress(*UNREACHABLE):
-                    await raw.execute("ROLLBACK")
+            except BaseException as error:
+                # A line that is not used again is broken off, which undoes as much and waits for nobody.
+                if _leaves_whole(error):
+                    with contextlib.suppress(*UNREACHABLE):
+                        await raw.execute("ROLLBACK")
                 raise
             try:
                 await raw.execute("COMMIT")
@@ -186,6 +188,9 @@ class PostgresqlDatabase:
                 yield raw
             except BaseException as error:
                 if connection is not None and not _is_whole(raw, error):
+                    if raw is not None:
+                        # Not closed in order: over a line that has fallen silent, nobody would hear the farewell.
+                        raw.terminate()
                     with contextlib.suppress(Exception):
                         await connection.invalidate()
                 raise
@@ -209,9 +214,12 @@ class PostgresqlDatabase:
 
 def _is_whole(raw: Any, error: BaseException) -> bool:
     """Whether a connection is as good as before, for all that went wrong on it."""
-    if not isinstance(error, Exception) or isinstance(error, (LostCommitError, *UNREACHABLE)):
-        return False
-    return raw is not None and not raw.is_closed() and not raw.is_in_transaction()
+    return _leaves_whole(error) and raw is not None and not raw.is_closed() and not raw.is_in_transaction()
+
+
+def _leaves_whole(error: BaseException) -> bool:
+    """Whether this says nothing against the connection it came over."""
+    return isinstance(error, Exception) and not isinstance(error, (LostCommitError, *UNREACHABLE))
 
 
 async def _run(raw: Any, script: Script[T]) -> T:
