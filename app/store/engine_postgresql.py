@@ -252,4 +252,7 @@ async def _write(raw: Any, step: Write) -> int:
 
 
 def _said(error: BaseException) -> str:
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        # SQLAlchemy puts the names of its classes before what the driver said.
+        error = error.orig.__cause__ or error.orig
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""An outage of the database: turns wait out a short one, the recovery policy settles what a long one cost (DESIGN 7)."""
+"""An outage of the database: turns wait out a short one, the recovery policy settles a long one (DESIGN 7)."""
 
 import asyncio
 from collections.abc import AsyncIterator
