@@ -160,7 +160,9 @@ class PostgresqlDatabase:
         if self._shared is None:
             self._shared = await is_shared(self._url)
             if self._shared and self._url.statement_cache_size is None:
-                log.info("a connection pooler answers for PostgreSQL; no statement is kept prepared", at=self._url.shown)
+                log.info(
+                    "a connection pooler answers for PostgreSQL; no statement is kept prepared", at=self._url.shown
+                )
         cached = self._url.statement_cache_size
         if self._shared and cached is None:
             cached = 0

@@ -115,6 +115,7 @@ class Runner:
                     log.warning("no lease could be renewed in time; its turns are given up", turns=len(epochs))
                     for task_id, epoch in epochs.items():
                         self._lose(task_id, epoch)
+                    renewed = loop.time()
                 continue
             renewed = now
             self._obey(renewal, epochs)

@@ -16,8 +16,9 @@ from app.store.base import Claimed, Replay
 from app.store.migrations import differences, downgrade
 from app.store.sql import SqlTaskStore
 from app.store.tables import Base
+from app.store.wakeups_postgresql import PostgresqlWakeups
 from tests.agents import Script
-from tests.asgi import serving
+from tests.asgi import TIMEOUT, serving
 from tests.conftest import Api
 from tests.pgbouncer import LINES, pgbouncer
 from tests.postgres import database, in_database
@@ -148,3 +149,14 @@ async def test_the_server_streams_from_behind_pgbouncer(script: Script, settings
             assert [event.id for event in events] == [str(seq) for seq in range(1, 24)]
         task_id = streams[0][0].data["task"]["id"]
         assert await api.stream(f"/tasks/{task_id}:subscribe", headers={"Last-Event-ID": "20"}) == streams[0][20:]
+
+
+async def test_hints_are_not_trusted_to_pgbouncer(bounced_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    wakeups = PostgresqlWakeups(bounced_url)
+    running = asyncio.create_task(wakeups.run())
+    async with asyncio.timeout(TIMEOUT):
+        while "LISTEN does not work through a pooler" not in caplog.text:
+            assert not wakeups.connected
+            await asyncio.sleep(0.01)
+    assert not wakeups.connected
+    running.cancel()
