@@ -9,6 +9,7 @@ from app.settings import Settings
 from app.store.databases import database_for
 from app.store.migrations import comparison
 from app.store.tables import Base
+from app.store.values import StoreStartError
 
 
 def run(connection: Connection) -> None:
@@ -26,8 +27,13 @@ def run(connection: Connection) -> None:
 async def run_on_store() -> None:
     """Open the database of the settings and run there."""
     url = context.get_x_argument(as_dictionary=True).get("url") or Settings().store_url
-    database = database_for(url)
-    await database.open()
+    if url.startswith("memory:"):
+        raise SystemExit("a2a: memory:// has no schema")
+    try:
+        database = database_for(url)
+        await database.open()
+    except StoreStartError as error:
+        raise SystemExit(f"a2a: {error}") from None
     try:
         await database.with_connection(run)
     finally:

@@ -1,4 +1,4 @@
-"""A small TCP proxy that can be told to cut: for connections that break at a chosen moment."""
+"""Small TCP proxies that can be told to cut, to refuse or to fall silent: for lines that break at a chosen moment."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -135,4 +135,71 @@ async def statement_proxy(host: str, port: int) -> AsyncIterator[StatementProxy]
     async with server:
         yield proxy
         proxy.cut_all()
+        server.close()
+
+
+class OutageProxy:
+    """Forwards connections to a server, until it is told that the server is away."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self.port = 0
+        self._refusing = False
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._open: set[asyncio.StreamWriter] = set()
+
+    def refuse(self) -> None:
+        """Break every connection, and take no other: as when the server has stopped."""
+        self._refusing = True
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    def fall_silent(self) -> None:
+        """Hold back what is sent from here on, both ways: as when the network drops it."""
+        self._flowing.clear()
+
+    def restore(self) -> None:
+        """Be a good line again; what was held back goes on its way."""
+        self._refusing = False
+        self._flowing.set()
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refusing:
+            writer.transport.abort()
+            return
+        upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
+        pair = {writer, upstream_writer}
+        self._open |= pair
+        try:
+            async with asyncio.TaskGroup() as group:
+                answers = group.create_task(self._pump(upstream_reader, writer))
+                answers.add_done_callback(lambda _: writer.transport.abort())
+                await self._pump(reader, upstream_writer)
+                answers.cancel()
+        finally:
+            self._open -= pair
+            for side in pair:
+                side.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while chunk := await reader.read(65_536):
+                await self._flowing.wait()
+                writer.write(chunk)
+                await writer.drain()
+        except OSError:
+            return
+
+
+@asynccontextmanager
+async def outage_proxy(host: str, port: int) -> AsyncIterator[OutageProxy]:
+    """A proxy on a free loopback port before a server."""
+    proxy = OutageProxy(host, port)
+    server = await asyncio.start_server(proxy.handle, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield proxy
+        proxy.restore()
+        proxy.refuse()
         server.close()

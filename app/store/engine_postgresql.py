@@ -20,7 +20,9 @@ from app.store.engines import ConnectionLostError, LostCommitError, RacedError, 
 from app.store.scripts import Query, Row, Script, Write
 from app.store.statements import DialectName
 from app.store.values import StoreStartError
+from app.telemetry import get_logger
 
+log = get_logger(__name__)
 T = TypeVar("T")
 
 COMMAND_TIMEOUT: Final = 10.0
@@ -63,12 +65,26 @@ _NOT_TAKEN: Final = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 """What says that a value is no text to the database, out of its range, or too long."""
 
 
-async def connect(url: StoreUrl) -> Any:
-    """One of the driver's connections; raises what is in `UNREACHABLE`."""
+async def connect(url: StoreUrl, cached: int | None = None) -> Any:
+    """One of the driver's connections, keeping so many statements prepared; raises what is in `UNREACHABLE`."""
     options: dict[str, Any] = {"timeout": url.connect_timeout, "command_timeout": COMMAND_TIMEOUT}
-    if url.statement_cache_size is not None:
-        options["statement_cache_size"] = url.statement_cache_size
+    cached = url.statement_cache_size if cached is None else cached
+    if cached is not None:
+        options["statement_cache_size"] = cached
     return await asyncpg.connect(url.dsn, **options)
+
+
+async def is_shared(url: StoreUrl) -> bool:
+    """Whether a pooler such as PgBouncer answers: it makes up the process it says the connection is served by.
+
+    Such a pooler may carry each transaction to another of its own connections. Raises what is in `UNREACHABLE`.
+    """
+    connection = await connect(url, 0)
+    try:
+        shared: bool = await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid()
+    finally:
+        await connection.close()
+    return shared
 
 
 class PostgresqlDatabase:
@@ -78,6 +94,8 @@ class PostgresqlDatabase:
 
     def __init__(self, url: StoreUrl, *, pool_size: int) -> None:
         self._url = url
+        self._shared: bool | None = None
+        """Whether a pooler may put each transaction on another of its lines; found out when first connected."""
         self._engine = create_async_engine(
             "postgresql+asyncpg://",
             async_creator=self._connect,
@@ -126,9 +144,11 @@ class PostgresqlDatabase:
             except asyncpg.TransactionRollbackError as error:
                 await raw.execute("ROLLBACK")
                 raise RacedError from error
-            except BaseException:
-                with contextlib.suppress(*UNREACHABLE):
-                    await raw.execute("ROLLBACK")
+            except BaseException as error:
+                # A line that is not used again is broken off, which undoes as much and waits for nobody.
+                if _leaves_whole(error):
+                    with contextlib.suppress(*UNREACHABLE):
+                        await raw.execute("ROLLBACK")
                 raise
             try:
                 await raw.execute("COMMIT")
@@ -137,10 +157,19 @@ class PostgresqlDatabase:
             return result
 
     async def _connect(self) -> Any:
-        connection = await connect(self._url)
-        if self._url.statement_cache_size != 0:
+        if self._shared is None:
+            self._shared = await is_shared(self._url)
+            if self._shared and self._url.statement_cache_size is None:
+                log.info(
+                    "a connection pooler answers for PostgreSQL; no statement is kept prepared", at=self._url.shown
+                )
+        cached = self._url.statement_cache_size
+        if self._shared and cached is None:
+            cached = 0
+        connection = await connect(self._url, cached)
+        if cached != 0 and not self._shared:
             # A prepared statement keeps the plan it got when the tables were empty, until they are analyzed, and there
-            # is an index for everything that runs often. Where nothing is prepared, the line is shared (PgBouncer).
+            # is an index for everything that runs often. On a shared line it would be set for others.
             await connection.execute("SET enable_seqscan = off")
             await connection.execute(f"SET idle_in_transaction_session_timeout = {round(IDLE_TIMEOUT * 1000)}")
         return connection
@@ -161,6 +190,9 @@ class PostgresqlDatabase:
                 yield raw
             except BaseException as error:
                 if connection is not None and not _is_whole(raw, error):
+                    if raw is not None:
+                        # Not closed in order: over a line that has fallen silent, nobody would hear the farewell.
+                        raw.terminate()
                     with contextlib.suppress(Exception):
                         await connection.invalidate()
                 raise
@@ -184,9 +216,12 @@ class PostgresqlDatabase:
 
 def _is_whole(raw: Any, error: BaseException) -> bool:
     """Whether a connection is as good as before, for all that went wrong on it."""
-    if not isinstance(error, Exception) or isinstance(error, (LostCommitError, *UNREACHABLE)):
-        return False
-    return raw is not None and not raw.is_closed() and not raw.is_in_transaction()
+    return _leaves_whole(error) and raw is not None and not raw.is_closed() and not raw.is_in_transaction()
+
+
+def _leaves_whole(error: BaseException) -> bool:
+    """Whether this says nothing against the connection it came over."""
+    return isinstance(error, Exception) and not isinstance(error, (LostCommitError, *UNREACHABLE))
 
 
 async def _run(raw: Any, script: Script[T]) -> T:
@@ -219,4 +254,7 @@ async def _write(raw: Any, step: Write) -> int:
 
 
 def _said(error: BaseException) -> str:
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        # SQLAlchemy puts the names of its classes before what the driver said.
+        error = error.orig.__cause__ or error.orig
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

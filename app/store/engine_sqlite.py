@@ -105,7 +105,9 @@ class SqliteDatabase:
             (mode,) = self._writing.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StoreStartError(f"The SQLite file {path} is in a place without shared memory; WAL needs it.")
-            self._writing.execute("BEGIN IMMEDIATE").execute("COMMIT")
+            # A file that is only readable is found out by a write, which changes nothing.
+            (version,) = self._writing.execute("PRAGMA user_version").fetchone()
+            self._writing.execute(f"PRAGMA user_version = {version}")
         except sqlite3.Error as error:
             raise StoreStartError(f"The SQLite file {path} cannot be used: {error}.") from error
         self._writing.execute(f"PRAGMA synchronous = {self._synchronous}")

@@ -18,6 +18,9 @@ T = TypeVar("T")
 POSTGRESQL_SCHEMES: Final = frozenset({"postgres", "postgresql", "postgresql+asyncpg", "postgres+asyncpg"})
 SQLITE_SCHEMES: Final = frozenset({"sqlite", "sqlite+aiosqlite", "sqlite+pysqlite"})
 
+USABLE_URLS: Final = "use sqlite:///file.db, postgresql://host/database or memory://"
+MAX_PORT: Final = 65_535
+
 _CLIENT_ONLY: Final = frozenset({"channel_binding", "gssencmode", "sslcompression", "sslsni", "keepalives"})
 """Parameters of libpq that asyncpg would send on to the server, which knows nothing of them."""
 
@@ -61,7 +64,11 @@ def parse_store_url(url: str) -> StoreUrl:
     Raises:
         StoreStartError: it is none of these, or a part of it is wrong.
     """
-    scheme = url.partition("://")[0].lower()
+    scheme, separator, _ = url.partition("://")
+    scheme = scheme.lower()
+    if not separator:
+        # What it is may hold a password, and is not shown.
+        raise StoreStartError(f"The store URL has no scheme; {USABLE_URLS}.")
     if scheme in SQLITE_SCHEMES:
         return _sqlite_url(url)
     if scheme in POSTGRESQL_SCHEMES:
@@ -69,9 +76,7 @@ def parse_store_url(url: str) -> StoreUrl:
     if scheme.startswith(("postgres", "sqlite")) and "+" in scheme:
         base = scheme.partition("+")[0]
         raise StoreStartError(f"The store URL names the driver of {scheme}://; write {base}:// instead.")
-    raise StoreStartError(
-        f"The store URL has the scheme {scheme!r}; use sqlite:///file.db, postgresql://host/database or memory://."
-    )
+    raise StoreStartError(f"The store URL has the scheme {scheme!r}; {USABLE_URLS}.")
 
 
 def _sqlite_url(url: str) -> StoreUrl:
@@ -90,23 +95,34 @@ def _sqlite_url(url: str) -> StoreUrl:
 
 
 def _postgresql_url(url: str) -> StoreUrl:
-    scheme, _, rest = url.partition("://")
-    del scheme
+    rest = url.partition("://")[2]
     try:
         parts = urlsplit(f"postgresql://{rest}")
+    except ValueError:
+        raise StoreStartError(
+            "The PostgreSQL URL cannot be read; percent-encode special characters of the user and the password."
+        ) from None
+    try:
         given = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    except ValueError as error:
-        raise StoreStartError(f"The PostgreSQL URL cannot be read: {error}.") from None
+    except ValueError:
+        raise StoreStartError(
+            "The PostgreSQL URL has parameters that are not name=value; write a '?' of the password as %3F."
+        ) from None
     if parts.fragment:
         raise StoreStartError("The PostgreSQL URL holds a '#'; write it as %23 if it belongs to the password.")
+    hosts = parts.netloc.rpartition("@")[2]
+    if not all(_has_port(host) for host in hosts.split(",")):
+        raise StoreStartError(
+            f"The port in the PostgreSQL URL is no number up to {MAX_PORT}; write a '/' of the password as %2F."
+        )
     cache = _whole_number(given, "statement_cache_size", "prepared_statement_cache_size")
     timeout = _whole_number(given, "connect_timeout")
+    if "ssl" in given:
+        # SQLAlchemy's spelling for asyncpg.
+        given.setdefault("sslmode", given.pop("ssl"))
     kept = {name: value for name, value in given.items() if name not in _CLIENT_ONLY}
-    user, at, hosts = parts.netloc.rpartition("@")
-    del user, at
     shown = f"{given.get('host') or hosts or 'localhost'}/{parts.path.lstrip('/') or given.get('dbname', '')}"
-    netloc = parts.netloc
-    dsn = f"postgresql://{netloc}{parts.path}" + (f"?{urlencode(kept)}" if kept else "")
+    dsn = f"postgresql://{parts.netloc}{parts.path}" + (f"?{urlencode(kept)}" if kept else "")
     return StoreUrl(
         "postgresql",
         dsn=dsn,
@@ -114,6 +130,12 @@ def _postgresql_url(url: str) -> StoreUrl:
         connect_timeout=float(timeout) if timeout else 5.0,
         shown=shown,
     )
+
+
+def _has_port(host: str) -> bool:
+    """Whether the port of a host is one, or there is none."""
+    port = host.rpartition("]")[2].partition(":")[2]
+    return not port or (port.isdecimal() and int(port) <= MAX_PORT)
 
 
 def _whole_number(given: dict[str, str], *names: str) -> int | None:

@@ -198,13 +198,13 @@ class _View(TaskStore):
         if space.live_lease(record):
             return Busy()
         seq = record.head + 1
+        update = begin_turn_update(task, new.message, space.clock())
         if new.key is not None:
             claim = space.claim(self._owner, new.key.key, new.key.message_id, new.task_id, seq)
             if not isinstance(claim, KeyClaimed):
                 return claim
         space.take_lease(record, new.lease)
         record.attempt, record.turn_seq = 1, seq
-        update = begin_turn_update(task, new.message, space.clock())
         space.write(record, [update])
         space.wakeups.publish(new.task_id)
         entry = LogEntry(seq, update.data)

@@ -12,6 +12,7 @@ from app.protocol.types import Message
 from app.store.base import Conflict, KeyClaimed, Lease, Replay
 from app.store.memory_partition import Partition
 from app.store.memory_record import Parts, Record
+from app.store.values import check_claim
 from app.store.wakeups import Wakeups
 
 EVICTION_BATCH: Final = 16
@@ -177,7 +178,12 @@ class Space:
         return None
 
     def answer(self, owner: Owner, key: str, message_id: str) -> Replay | Conflict | None:
-        """What a key that was claimed before answers; `None` if it is free."""
+        """What a key that was claimed before answers; `None` if it is free.
+
+        Raises:
+            ValueError: no database could hold the key.
+        """
+        check_claim(key, message_id)
         held = self.held(owner, key)
         if held is None:
             return None
@@ -188,7 +194,9 @@ class Space:
 
         Raises:
             UnavailableError: the tenant's index is full, or there are too many tenants; nothing was claimed.
+            ValueError: a part of it is what no database could hold.
         """
+        check_claim(key, message_id, task_id)
         answer = self.answer(owner, key, message_id)
         if answer is not None:
             return answer

@@ -68,8 +68,9 @@ from app.store.sql_turns import (
 )
 from app.store.sql_writes import WriteStatements
 from app.store.statements import Builder
-from app.store.tables import nameable, owner_digest
+from app.store.tables import owner_digest
 from app.store.turns import LogTail, Renewal, StrandedTurn
+from app.store.values import nameable
 from app.store.wakeups import LocalWakeups, Wakeups
 
 T = TypeVar("T")

@@ -15,7 +15,6 @@ from app.protocol.types import Task, TaskStatusUpdateEvent
 from app.store.snapshots import encode_artifacts
 from app.store.sql_head import Head
 from app.store.sql_plan import Plan
-from app.store.tables import nameable
 from app.store.turns import StrandedTurn
 from app.store.values import (
     Busy,
@@ -35,6 +34,8 @@ from app.store.values import (
     NewTurn,
     NotFound,
     Replay,
+    check_claim,
+    nameable,
 )
 
 T = TypeVar("T")
@@ -331,7 +332,7 @@ class ClaimKey(Operation[KeyClaimed | Replay | Conflict]):
     """`TaskStore.claim_idempotency_key`."""
 
     def __init__(self, owner: Owner, key: IdempotencyKey, task_id: str) -> None:
-        self.owner, self.key = owner, _storable_key(key)
+        self.owner, self.key = owner, _storable_key(key, task_id)
         self._key = key
         self._for = task_id
 
@@ -349,11 +350,10 @@ def _known(task_id: str) -> str | None:
     return task_id if nameable(task_id) else None
 
 
-def _storable_key(key: IdempotencyKey | None) -> str | None:
+def _storable_key(key: IdempotencyKey | None, task_id: str = "") -> str | None:
     if key is None:
         return None
-    if not (nameable(key.key) and nameable(key.message_id)):
-        raise ValueError("an idempotency key must not contain NUL or lone surrogates")
+    check_claim(key.key, key.message_id, task_id)
     return key.key
 
 

@@ -16,9 +16,9 @@ from app.store.scripts import Row, Script, fetch
 from app.store.sql_head import compose, compose_status
 from app.store.sql_plan import StoredEntry
 from app.store.sql_reads import PageFilter, ReadStatements
-from app.store.tables import context_digest, nameable, owner_digest
+from app.store.tables import context_digest, owner_digest
 from app.store.turns import LogTail
-from app.store.values import LogEntry, Snapshot
+from app.store.values import LogEntry, Snapshot, nameable
 
 
 class _View(NamedTuple):

@@ -6,7 +6,6 @@ indexed by its digest: PostgreSQL takes no more than 2,700 bytes into an index.
 """
 
 import hashlib
-import re
 from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Index, Integer, LargeBinary, MetaData, Table, Text, false, text
@@ -16,13 +15,6 @@ from sqlmodel import Field, SQLModel
 from app.protocol.identity import Owner
 from app.protocol.lifecycle import INTERRUPTED, TERMINAL
 from app.protocol.types import TaskState
-
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-
-def nameable(text: str) -> bool:
-    """Whether every database can be asked for this: no NUL, no lone surrogate."""
-    return "\0" not in text and (text.isascii() or not _SURROGATE.search(text))
 
 
 def owner_digest(owner: Owner) -> bytes:

@@ -1,12 +1,30 @@
 """What goes into a task store and what comes out of it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from app.protocol.events import MESSAGE_PREFIX, STATUS_UPDATE_PREFIX, TASK_PREFIX, Update, decode_event
 from app.protocol.lifecycle import Event
 from app.protocol.types import Artifact, Message, Task, TaskState, TaskStatusUpdateEvent
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def nameable(text: str) -> bool:
+    """Whether every store can be asked for this: no NUL, no lone surrogate."""
+    return "\0" not in text and (text.isascii() or not _SURROGATE.search(text))
+
+
+def check_claim(key: str, message_id: str, task_id: str = "") -> None:
+    """Let no claim of a key pass that some store cannot hold.
+
+    Raises:
+        ValueError: a part of it contains NUL or a lone surrogate.
+    """
+    if not (nameable(key) and nameable(message_id) and nameable(task_id)):
+        raise ValueError("an idempotency key must not contain NUL or lone surrogates")
 
 
 class LogEntry:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from app.protocol.errors import UnavailableError
-from app.store.engine_postgresql import UNREACHABLE, connect
+from app.store.engine_postgresql import UNREACHABLE, connect, is_shared
 from app.store.engines import StoreUrl, parse_store_url
 from app.store.values import StoreStartError
 from app.store.wakeups import Listener, LocalWakeups
@@ -32,6 +32,8 @@ ECHO_TIMEOUT: Final = 2.0
 """Seconds that a notification to oneself may take."""
 RECONNECT_DELAYS: Final = (0.05, 0.2, 0.5, 1.0)
 """Seconds before each try to connect again; the last goes on."""
+POOLER_DELAY: Final = 60.0
+"""Seconds before the next look whether a pooler is still in the way."""
 
 
 class PostgresqlWakeups:
@@ -73,6 +75,14 @@ class PostgresqlWakeups:
         failures = 0
         while True:
             try:
+                if await is_shared(self._url):
+                    # Notified over the connection of the pooler that has heard LISTEN, an echo would come all the same.
+                    log.warning(
+                        "other replicas cannot be heard: LISTEN does not work through a pooler, "
+                        "and A2A_WAKEUP_URL must lead past it"
+                    )
+                    await asyncio.sleep(POOLER_DELAY)
+                    continue
                 connection = await connect(self._url)
             except UNREACHABLE as error:
                 log.warning("other replicas cannot be heard now", error=str(error))

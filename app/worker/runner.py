@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app.handler import Agent
-from app.protocol.errors import UnavailableError
+from app.protocol.errors import A2AError, UnavailableError
 from app.protocol.limits import TURN_LIMITS, TurnLimits
 from app.service.event_log import EventLog
 from app.service.turns import BegunTurn
@@ -19,9 +19,14 @@ from app.worker.supervisor import Supervisor
 
 log = get_logger(__name__)
 
-RENEWALS_PER_TTL: Final = 3
-FENCE_FRACTION: Final = 2 / 3
-"""Of the lease's time: without a renewal for so long, this process no longer trusts its leases."""
+RENEWALS_PER_TTL: Final = 6
+OUTAGE_FRACTION: Final = 2 / 3
+"""Of the lease's time: an outage of the store that is shorter is waited out."""
+FENCE_FRACTION: Final = OUTAGE_FRACTION + 1 / RENEWALS_PER_TTL
+"""Of the lease's time: without a renewal for so long, this process no longer trusts its leases. The outage may have
+begun just before a renewal was due, and the lease must last for as long as its turn may run."""
+RETRIES_PER_RENEWAL: Final = 4
+"""Tries, while the store is out of reach, in the time between two renewals."""
 
 
 class Runner:
@@ -66,7 +71,7 @@ class Runner:
             limits=self._limits,
             cancel_grace=self._cancel_grace,
             timeout=self._turn_timeout,
-            outage_limit=self.lease.ttl * FENCE_FRACTION,
+            outage_limit=self.lease.ttl * OUTAGE_FRACTION,
             on_end=self._ended,
         )
         self._running[begun.task.id] = running
@@ -94,22 +99,27 @@ class Runner:
     async def keep_leases(self) -> None:
         """Renew the leases of all turns, for ever; stop turns that lost theirs or are to be cancelled."""
         assert self._turn_store is not None  # noqa: S101 - wired only with a store that has leases
-        renewed = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        period = wait = self.lease.ttl / RENEWALS_PER_TTL
+        renewed = loop.time()
         while True:
-            await asyncio.sleep(self.lease.ttl / RENEWALS_PER_TTL)
-            now = asyncio.get_running_loop().time()
+            await asyncio.sleep(wait)
+            wait, now = period, loop.time()
             epochs = {task_id: running.begun.epoch for task_id, running in self._running.items()}
             if not epochs:
                 renewed = now
                 continue
+            fence = renewed + self.lease.ttl * FENCE_FRACTION
             try:
-                async with asyncio.timeout(self.lease.ttl / RENEWALS_PER_TTL):
+                async with asyncio.timeout_at(max(fence, now + period / RETRIES_PER_RENEWAL)):
                     renewal = await self._turn_store.renew_leases(epochs, self.lease)
-            except (UnavailableError, TimeoutError):
-                if now - renewed > self.lease.ttl * FENCE_FRACTION:
+            except (A2AError, TimeoutError):
+                wait = period / RETRIES_PER_RENEWAL
+                if loop.time() + wait > fence:
                     log.warning("no lease could be renewed in time; its turns are given up", turns=len(epochs))
                     for task_id, epoch in epochs.items():
                         self._lose(task_id, epoch)
+                    renewed = loop.time()
                 continue
             renewed = now
             self._obey(renewal, epochs)

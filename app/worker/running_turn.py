@@ -162,13 +162,17 @@ class RunningTurn:
         return True
 
     def lose(self) -> None:
-        """The lease is gone: stop the handler, store nothing more."""
+        """The lease is gone: stop the handler, store nothing more.
+
+        The turn has ended here at once, even if the handler takes its time: nobody must go on prolonging the lease.
+        """
         self._lost = True
         self._pending.clear()
         self._pending_bytes = 0
         self._wake()
         if self._task is not None and not self._handler_done:
             self._task.cancel("lease lost")
+        self._end()
 
     def hand_over(self) -> None:
         """Stop the handler because the process ends; the turn stays for whoever recovers it."""

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.protocol import Message, StreamResponse, Task, fold, payload, to_dict
+from app.service import event_log
 from app.settings import Settings
+from tests.asgi import TIMEOUT
 from tests.conftest import Api, Event, read_events
 from tests.operations.conftest import on_every_store
 
@@ -255,3 +257,24 @@ class TestTruncation:
         earliest = (await api.get(f"/tasks/{task_id}/events")).json()["earliestSeq"]
         events = await api.stream(f"/tasks/{task_id}:subscribe", headers={"Last-Event-ID": str(earliest - 1)})
         assert [int(event.id or 0) for event in events] == list(range(earliest, 44))
+
+    async def test_a_reader_that_is_overtaken_gets_an_error_frame_and_its_resume_the_snapshot(
+        self, api: Api, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # A slow reader is served from memory for as long as it can; shorter, so that fewer events overtake it.
+        monkeypatch.setattr(event_log, "TAIL_ENTRIES", 50)
+        stream = api.events("/message:stream", {"message": api.message("chunks 2000")})
+        task_id = (await anext(stream)).data["task"]["id"]
+        async with asyncio.timeout(2 * TIMEOUT):
+            # It does not read on until the task has ended.
+            while not (await api.get("/tasks", status="TASK_STATE_COMPLETED")).json()["tasks"]:  # noqa: ASYNC110 - seen from outside
+                await asyncio.sleep(0.02)
+        *seen, last = [event async for event in stream]
+        assert [int(event.id or 0) for event in seen] == list(range(2, len(seen) + 2))
+        assert (last.id, last.event) == (None, "error")
+        assert last.data["error"]["details"][0]["reason"] == "EVENT_LOG_TRUNCATED"
+        position = seen[-1].id if seen else "1"
+        response = await api.http.get(f"/tasks/{task_id}:subscribe", headers={"Last-Event-ID": str(position)})
+        assert response.headers["a2a-resume"] == "snapshot"
+        (snapshot,) = [event async for event in read_events(response)]
+        assert (snapshot.id, snapshot.data) == ("2003", {"task": await api.task(task_id)})

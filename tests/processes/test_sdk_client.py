@@ -61,7 +61,8 @@ async def test_the_client_subscribes_and_cancels(client: Any) -> None:
     assert (await anext(subscription)).task.id == task_id
     canceled = await client.cancel_task(pb.CancelTaskRequest(id=task_id))
     assert canceled.status.state == pb.TASK_STATE_CANCELED
-    assert [event.status_update.status.state async for event in subscription][-1] == pb.TASK_STATE_CANCELED
+    for events in (subscription, stream):
+        assert [event.status_update.status.state async for event in events][-1] == pb.TASK_STATE_CANCELED
 
 
 async def test_the_client_gets_the_errors_it_knows(client: Any) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from app.store.migrations import current_revision, differences, downgrade, head_
 from app.store.sql import SqlTaskStore
 from app.store.tables import Base
 from tests.postgres import database as postgres_database
-from tests.server import ROOT, environment
 from tests.store.values import a_task, begin, chunk, new_task
 
 
@@ -74,14 +72,6 @@ async def test_on_sqlite_migrations_write_the_very_sql_of_the_models(tmp_path: P
         await database.close()
     assert found[0] == found[1]
     assert len(found[0]) > 10
-
-
-async def test_alembic_itself_finds_nothing_to_do(empty: str) -> None:
-    await _open_and_close(SqlTaskStore(empty))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "alembic", "check", cwd=ROOT, env=environment(store_url=empty)
-    )
-    assert await process.wait() == 0
 
 
 async def test_replicas_that_start_together_on_an_empty_database_all_come_up(postgres_server_url: str) -> None:
@@ -145,48 +135,6 @@ def test_sqlite_urls_are_read_as_people_write_them(url: str, path: str | None) -
     read = parse_store_url(url)
     assert read.dialect == "sqlite"
     assert read.path == (None if path is None else Path(path))
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "mysql://host/x",
-        "postgresql+psycopg2://host/x",
-        "sqlite://relative.db",
-        "sqlite:///x.db?mode=ro",
-        "postgresql://u:p#x@host/db",
-        "postgresql://host/db?statement_cache_size=many",
-        "",
-        "tasks.db",
-    ],
-)
-def test_a_url_that_leads_nowhere_gets_one_clear_sentence(url: str) -> None:
-    with pytest.raises(StoreStartError) as refusal:
-        parse_store_url(url)
-    assert str(refusal.value).endswith(".")
-    assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])
-@pytest.mark.parametrize("query", ["", "?sslmode=disable", "?statement_cache_size=0", "?connect_timeout=3"])
-async def test_postgresql_urls_are_read_as_people_write_them(postgres_url: str, scheme: str, query: str) -> None:
-    url = postgres_url.replace("postgresql://", f"{scheme}://") + query
-    await _open_and_close(SqlTaskStore(url, auto_migrate=False))
-
-
-async def test_a_password_may_hold_any_character(postgres_server_url: str, postgres_url: str) -> None:
-    import asyncpg  # noqa: PLC0415 - the store's own driver, to make a role
-
-    connection = await asyncpg.connect(postgres_url)
-    await connection.execute("CREATE ROLE odd LOGIN SUPERUSER PASSWORD 'a%b@c:d/e?f'")
-    await connection.close()
-    try:
-        url = postgres_url.replace("//postgres@", "//odd:a%25b%40c%3Ad%2Fe%3Ff@")
-        await _open_and_close(SqlTaskStore(url, auto_migrate=False))
-    finally:
-        connection = await asyncpg.connect(postgres_server_url)
-        await connection.execute("DROP ROLE odd")
-        await connection.close()
 
 
 async def test_what_is_stored_is_there_after_a_restart(tmp_path: Path) -> None:
