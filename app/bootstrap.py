@@ -193,7 +193,12 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             resources=resources,
         )
         sender = Sender(
-            events, runner, has_leases=turn_store is not None, busy_wait=settings.busy_wait, may_reply=agent.may_reply
+            events,
+            runner,
+            spawn=supervisor.spawn,
+            has_leases=turn_store is not None,
+            busy_wait=settings.busy_wait,
+            may_reply=agent.may_reply,
         )
         canceller = Canceller(events, runner, wait=settings.cancel_wait)
         tasks = TaskService(events, sender, canceller, may_reply=agent.may_reply)
