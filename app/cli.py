@@ -176,11 +176,11 @@ def send(
 ) -> None:
     """Send a message and show what comes of it.
 
-    A send is repeated when the connection breaks, if the agent honours idempotency keys; a stream goes on where it was
-    cut.
+    If the connection breaks, the send is repeated, provided the agent honours
+    idempotency keys, and a stream goes on where it was cut.
 
-    Exit status: 0 the task completed, 1 it ended otherwise, 3 it waits for you, 2 it could not be sent or followed, 130
-    interrupted.
+    Exit status: 0 the task completed, 1 it ended otherwise, 3 it waits for you,
+    2 it could not be sent or followed, 130 interrupted.
     """
     # With a key of one's own, the same words are the same message.
     message_id = uuid.uuid4() if key is None else uuid.uuid5(uuid.NAMESPACE_OID, f"{key}\n{task or ''}\n{text}")
@@ -200,7 +200,7 @@ def send(
         return DID_NOT_WORK if status is None else status
 
     # An answer comes when the task is done, a frame of a stream much sooner.
-    timeout = DEFAULT_TIMEOUT if stream else httpx.Timeout(DEFAULT_TIMEOUT, read=None)
+    timeout = DEFAULT_TIMEOUT if stream else httpx.Timeout(60.0, connect=10.0, read=None)
     raise typer.Exit(with_client(url, talk, timeout))
 
 
@@ -212,7 +212,8 @@ def watch(
 ) -> None:
     """Follow a task until it ends, or show one that has ended.
 
-    Exit status: 0 the task completed, 1 it ended otherwise, 2 it could not be followed, 130 interrupted.
+    Exit status: 0 the task completed, 1 it ended otherwise,
+    2 it could not be followed, 130 interrupted.
     """
 
     async def talk(client: A2AClient) -> int:

@@ -17,7 +17,7 @@ class CuttingProxy:
     """
 
     def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
+        self.target = (host, port)
         self.port = 0
         self.connections = 0
         self.cut_answers_after: list[int] = []
@@ -32,7 +32,7 @@ class CuttingProxy:
         self.connections += 1
         limit = self.cut_answers_after.pop(0) if self.cut_answers_after else None
         try:
-            upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
+            upstream_reader, upstream_writer = await asyncio.open_connection(*self.target)
         except OSError:
             writer.transport.abort()
             return

@@ -92,14 +92,17 @@ def many_connections(server: Server) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=server.url, headers={"A2A-Version": "1.0"}, timeout=6 * TIMEOUT, limits=limits)
 
 
+@pytest.mark.timeout(180)
 async def test_of_a_hundred_identical_sends_one_runs_in_memory(tmp_path: Path) -> None:
     await rounds_of(tmp_path, 3, 1, store_url="memory://")
 
 
+@pytest.mark.timeout(180)
 async def test_of_a_hundred_identical_sends_one_runs_on_sqlite(tmp_path: Path) -> None:
     await rounds_of(tmp_path, 3, 1, store_url="sqlite:///./a2a.db")
 
 
+@pytest.mark.timeout(180)
 async def test_of_a_hundred_identical_sends_to_two_replicas_one_runs(tmp_path: Path, postgres_url: str) -> None:
     await rounds_of(tmp_path, 3, 2, store_url=postgres_url)
 
@@ -155,10 +158,12 @@ async def counted(folder: Path, runs: int) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.timeout(180)
 async def test_a_send_killed_before_its_answer_is_the_same_task_on_sqlite(tmp_path: Path) -> None:
     await killed_before_it_answers(tmp_path, store_url="sqlite:///./a2a.db")
 
 
+@pytest.mark.timeout(180)
 async def test_a_send_killed_before_its_answer_is_the_same_task_on_postgresql(
     tmp_path: Path, postgres_url: str
 ) -> None:
