@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # Byte code is written for what a start imports, and for no more: compiling all of it would take longer than the rest.
 PIP_INSTALL := $(PIP) install --quiet --no-compile
 INSTALL_SELF := $(PIP_INSTALL) --no-deps --no-index --no-build-isolation --editable .
-COMPILE_STARTED := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c "import app.cli, app.store.sql"
+COMPILE_STARTED := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c "import app.cli, app.bootstrap, app.store.sql"
 SOURCES := app tests $(wildcard benchmarks)
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS)

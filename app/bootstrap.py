@@ -222,6 +222,7 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
         sender = Sender(
             events,
             runner,
+            spawn=supervisor.spawn,
             has_leases=turn_store is not None,
             busy_wait=settings.busy_wait,
             may_reply=agent.may_reply,

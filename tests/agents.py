@@ -33,6 +33,16 @@ class Script:
         self.turns.append(turn)
         command, _, rest = turn.text.partition(" ")
         match command:
+            case "chunks" if rest.startswith("then "):
+                # `chunks then hold 9`: so many entries in the log, then the other command.
+                _, then, name = rest.split(" ")
+                for _ in range(int(name)):
+                    await turn.working()
+                if then == "ask":
+                    await turn.require_input("Which one?")
+                else:
+                    self.reached[name].set()
+                    await self.gates[name].wait()
             case "chunks":
                 async with turn.artifact("answer") as out:
                     for number in range(int(rest)):

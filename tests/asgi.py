@@ -1,7 +1,7 @@
 """An in-process client whose responses stream: `httpx.ASGITransport` buffers, so live streams need this."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,12 @@ from fastapi import FastAPI
 
 TIMEOUT = 5.0
 """Seconds that any wait in a test may take."""
+
+Around = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+
+
+def _as_it_is(request: Coroutine[Any, Any, None]) -> Awaitable[None]:
+    return request
 
 
 class _Body(httpx.AsyncByteStream):
@@ -31,9 +37,10 @@ class _Body(httpx.AsyncByteStream):
 class StreamingTransport(httpx.AsyncBaseTransport):
     """Runs each request as a task and hands its body over piece by piece; closing a response is a disconnect."""
 
-    def __init__(self, app: FastAPI, state: dict[str, Any]) -> None:
+    def __init__(self, app: FastAPI, state: dict[str, Any], around: Around) -> None:
         self._app = app
         self._state = state
+        self._around = around
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread()
@@ -77,11 +84,13 @@ class StreamingTransport(httpx.AsyncBaseTransport):
 
         async def run() -> None:
             try:
-                await self._app(scope, receive, send)
+                await self._around(self._app(scope, receive, send))
             except Exception as error:
                 if not started.done():
                     started.set_exception(error)
             finally:
+                if not started.done():
+                    started.set_exception(httpx.ReadError("the request was dropped"))
                 if not gone.is_set():
                     await queue.put(None)
 
@@ -97,10 +106,10 @@ class StreamingTransport(httpx.AsyncBaseTransport):
 
 
 @asynccontextmanager
-async def serving(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """The app with its lifespan running, and a client that speaks A2A 1.0 to it."""
+async def serving(app: FastAPI, around: Around = _as_it_is) -> AsyncIterator[httpx.AsyncClient]:
+    """The app with its lifespan running, and a client that speaks A2A 1.0 to it; `around` goes around each request."""
     async with app.router.lifespan_context(app) as state:
-        transport = StreamingTransport(app, dict(state or {}))
+        transport = StreamingTransport(app, dict(state or {}), around)
         async with httpx.AsyncClient(
             transport=transport, base_url="http://agent.test", headers={"A2A-Version": "1.0"}, timeout=TIMEOUT * 2
         ) as client:

@@ -1,8 +1,8 @@
-"""A task store as somebody else writes it: the five required methods over a dictionary, nothing more."""
+"""Task stores as somebody else writes them: the five required methods over a dictionary, and what keys need."""
 
 from app.protocol import Task
 from app.protocol.requests import ListTasksRequest, ListTasksResponse
-from app.store.base import TaskStore
+from app.store.base import Conflict, KeyClaimed, Replay, TaskStore
 
 
 class FiveMethodStore(TaskStore):
@@ -28,3 +28,23 @@ class FiveMethodStore(TaskStore):
 
     async def delete(self, task_id: str) -> None:
         self.tasks.pop(task_id, None)
+
+
+class KeyedStore(FiveMethodStore):
+    """Keys as well, in steps of their own: a claim is seen before its task is stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: dict[str, tuple[str, str]] = {}
+
+    def supports_idempotency(self) -> bool:
+        return True
+
+    async def claim_idempotency_key(self, key: str, message_id: str, task_id: str) -> KeyClaimed | Replay | Conflict:
+        held = self.keys.setdefault(key, (message_id, task_id))
+        if held == (message_id, task_id):
+            return KeyClaimed()
+        return Replay(held[1], 0) if held[0] == message_id else Conflict()
+
+    async def release_idempotency_key(self, key: str) -> None:
+        self.keys.pop(key, None)

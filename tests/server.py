@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,14 +53,15 @@ class Server:
 
 
 @asynccontextmanager
-async def running_server(folder: Path, **settings: str) -> AsyncIterator[Server]:
-    """`a2a serve` with settings, ready; its working folder is `folder`."""
+async def running_server(
+    folder: Path, *, command: Sequence[str] = (str(CONSOLE), "serve"), **settings: str
+) -> AsyncIterator[Server]:
+    """`a2a serve` with settings, ready, or another command that takes its port so; its working folder is `folder`."""
     port = free_port()
     log = folder / f"server-{port}.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            str(CONSOLE),
-            "serve",
+            *command,
             "--port",
             str(port),
             cwd=folder,

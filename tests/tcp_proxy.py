@@ -3,23 +3,36 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from tests.asgi import TIMEOUT
+
+P = TypeVar("P", bound="CuttingProxy")
 
 
 class CuttingProxy:
-    """Forwards bytes both ways; cuts a connection after so many bytes of its answer."""
+    """Forwards bytes both ways; cuts a connection after so many bytes of its answer.
+
+    Lets go of both sides when either does: a server that outlives the test would keep its side open.
+    """
 
     def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
+        self.target = (host, port)
         self.port = 0
         self.connections = 0
         self.cut_answers_after: list[int] = []
         """For each connection to come, the bytes of answer after which it is cut; 0 lets no answer through."""
+        self._handlers: set[asyncio.Task[Any]] = set()
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handler = asyncio.current_task()
+        assert handler is not None
+        self._handlers.add(handler)
+        handler.add_done_callback(self._handlers.discard)
         self.connections += 1
         limit = self.cut_answers_after.pop(0) if self.cut_answers_after else None
         try:
-            upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
+            upstream_reader, upstream_writer = await asyncio.open_connection(*self.target)
         except OSError:
             writer.transport.abort()
             return
@@ -29,6 +42,11 @@ class CuttingProxy:
             forward.cancel()
         for side in (writer, upstream_writer):
             side.transport.abort()
+
+    async def closed(self) -> None:
+        """Return when no connection is left."""
+        async with asyncio.timeout(TIMEOUT):
+            await asyncio.gather(*self._handlers)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int | None) -> None:
         passed = 0
@@ -43,17 +61,26 @@ class CuttingProxy:
                 await writer.drain()
         except OSError:
             return
+        finally:
+            writer.transport.abort()
 
 
 @asynccontextmanager
-async def cutting_proxy(host: str, port: int) -> AsyncIterator[CuttingProxy]:
-    """A proxy on a free loopback port before a server."""
-    proxy = CuttingProxy(host, port)
+async def listening(proxy: P) -> AsyncIterator[P]:
+    """The proxy, on a free loopback port."""
     server = await asyncio.start_server(proxy.handle, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
     async with server:
         yield proxy
         server.close()
+    await proxy.closed()
+
+
+@asynccontextmanager
+async def cutting_proxy(host: str, port: int) -> AsyncIterator[CuttingProxy]:
+    """A proxy before a server."""
+    async with listening(CuttingProxy(host, port)) as proxy:
+        yield proxy
 
 
 class StatementProxy:

@@ -52,12 +52,12 @@ def violations(errors: Iterable[Mapping[str, Any]], skip: int = 0) -> list[Field
     return found[:MAX_VIOLATIONS]
 
 
-def invalid_params(error: ValidationError) -> InvalidParamsError:
-    """What Pydantic refused, as the protocol says it."""
+def invalid_params(error: ValidationError, skip: int = 0) -> InvalidParamsError:
+    """What Pydantic refused, as the protocol says it; `skip` as of `violations`."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     if errors and errors[0]["type"] == "json_invalid":
         return ParseError(errors[0]["msg"])
-    return InvalidParamsError(violations=violations(errors))
+    return InvalidParamsError(violations=violations(errors, skip))
 
 
 def respond(request: Request, error: A2AError) -> Response:

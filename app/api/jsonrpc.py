@@ -9,13 +9,14 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic_core import to_json as plain_json
 
 from app.api.body import read_body
 from app.api.deps import Gate, Services, ServicesDep, get_gate
 from app.api.errors import invalid_params
 from app.api.media import JSON, is_json
-from app.api.rest import idempotency_key, last_event_id
+from app.api.rest import REPLAYED, idempotency_key, last_event_id
 from app.api.sse import Framing
 from app.protocol.errors import (
     A2AError,
@@ -58,6 +59,8 @@ class Exchange(NamedTuple):
     gate: Gate
     id: bytes
     """The request's id, as JSON."""
+    headers: dict[str, str]
+    """Of the answer, if it is no stream."""
 
 
 Answer = bytes | Response
@@ -69,6 +72,8 @@ async def _send_message(exchange: Exchange, params: SendMessageRequest) -> Answe
     key = idempotency_key(exchange.request)
     caller = exchange.gate.caller(params.tenant)
     answer = await exchange.services.tasks.send_message(caller, params, key)
+    if answer.replayed:
+        exchange.headers.update(REPLAYED)
     member = b'{"task":' if isinstance(answer.result, Task) else b'{"message":'
     return member + to_json(answer.result) + b"}"
 
@@ -124,6 +129,20 @@ METHODS: Final[Mapping[str, tuple[type[BaseModel], Method]]] = {
     "GetExtendedAgentCard": (GetExtendedAgentCardRequest, _get_extended_agent_card),
 }
 
+_CALLS: Final[Mapping[str, type[Any]]] = {
+    name: create_model(name, params=(model, Field(default_factory=dict, validate_default=True)))
+    for name, (model, _) in METHODS.items()
+}
+"""Requests of each method, with an eye for their `params` only."""
+
+
+class _Envelope(BaseModel):
+    """A request with an eye for all but its `params`."""
+
+    jsonrpc: Any = None
+    id: Any = None
+    method: Any = None
+
 
 @router.post("/rpc", operation_id="JsonRpc", summary="Every operation, as JSON-RPC 2.0")
 @router.post("/rpc/", include_in_schema=False)
@@ -131,13 +150,14 @@ async def rpc(request: Request, services: ServicesDep) -> Response:
     """Methods are the operations by their names; streaming ones answer with server-sent events (A2A 9)."""
     request_id = b"null"
     try:
-        envelope = await _envelope(request, services)
-        request_id = orjson.dumps(envelope["id"])
+        body = await _read(request, services)
+        envelope = _envelope(body)
+        request_id = plain_json(envelope.id)
         # The version first: the methods of another have other names.
         gate = await get_gate(request, services)
-        model, method = _method(envelope)
-        params = _params(model, envelope)
-        answer = await method(Exchange(request, services, gate, request_id), params)
+        name = _method(envelope)
+        exchange = Exchange(request, services, gate, request_id, {})
+        answer = await METHODS[name][1](exchange, _params(name, body))
     except A2AError as error:
         return _respond_error(request_id, error)
     except Exception:
@@ -145,10 +165,10 @@ async def rpc(request: Request, services: ServicesDep) -> Response:
         return _respond_error(request_id, InternalError())
     if isinstance(answer, Response):
         return answer
-    return Response(_wrap(request_id, answer), media_type=JSON)
+    return Response(_wrap(request_id, answer), headers=exchange.headers, media_type=JSON)
 
 
-async def _envelope(request: Request, services: Services) -> dict[str, Any]:
+async def _read(request: Request, services: Services) -> bytes:
     body = await read_body(request, services.max_body_bytes, services.body_timeout)
     if body and not is_json(request.headers.get("content-type", "")):
         raise UnsupportedMediaTypeError
@@ -156,36 +176,42 @@ async def _envelope(request: Request, services: Services) -> dict[str, Any]:
         check_json(body)
     except ValueError as error:
         raise ParseError(str(error)) from None
-    envelope = orjson.loads(body)
-    if isinstance(envelope, list):
+    return body
+
+
+def _envelope(body: bytes) -> _Envelope:
+    if body.lstrip().startswith(b"["):
         raise InvalidRequestError("Batches are not part of A2A; send one request at a time.")
-    if not isinstance(envelope, dict) or envelope.get("jsonrpc") != "2.0":
+    try:
+        envelope = _Envelope.model_validate_json(body)
+    except ValidationError:
+        envelope = _Envelope()
+    if envelope.jsonrpc != "2.0":
         raise InvalidRequestError('The request must be a JSON-RPC object with "jsonrpc": "2.0".')
-    if "id" not in envelope:
+    if "id" not in envelope.model_fields_set:
         raise InvalidRequestError("The request has no id; notifications are not part of A2A.")
-    if isinstance(envelope["id"], bool | dict | list):
+    if isinstance(envelope.id, bool | dict | list):
         raise InvalidRequestError("The id must be a string, a number or null.")
     return envelope
 
 
-def _method(envelope: Mapping[str, Any]) -> tuple[type[BaseModel], Method]:
-    name = envelope.get("method")
+def _method(envelope: _Envelope) -> str:
+    name = envelope.method
     if not isinstance(name, str):
         raise InvalidRequestError("The method must be a string.")
-    found = METHODS.get(name)
-    if found is None:
+    if name not in METHODS:
         raise MethodNotFoundError(f"There is no method {name[:80]!r}.")
-    return found
+    return name
 
 
-def _params(model: type[BaseModel], envelope: Mapping[str, Any]) -> BaseModel:
-    params = envelope.get("params", {})
-    if not isinstance(params, dict):
-        raise InvalidParamsError.of("params", "must be an object")
+def _params(name: str, body: bytes) -> Any:
+    # Read from the body as it came: written anew in between, large numbers would not be what they were.
     try:
-        return model.model_validate_json(orjson.dumps(params))
+        return _CALLS[name].model_validate_json(body).params
     except ValidationError as error:
-        raise invalid_params(error) from None
+        if error.errors(include_url=False)[0]["loc"] == ("params",):
+            raise InvalidParamsError.of("params", "must be an object") from None
+        raise invalid_params(error, skip=1) from None
 
 
 def _wrap(request_id: bytes, result: bytes) -> bytes:

@@ -24,6 +24,8 @@ router = APIRouter()
 
 MAX_INT32: Final = 2**31 - 1
 MAX_POSITION: Final = 2**53
+REPLAYED: Final = {"Idempotency-Replayed": "true"}
+"""Says that an earlier send with the same key began the turn."""
 
 TaskId = Annotated[str, Path(alias="id", description="The task's id.", max_length=MAX_ID_LENGTH)]
 ConfigId = Annotated[
@@ -56,7 +58,7 @@ async def send_message(
     body = await read_json(request, SendMessageRequest)
     answer = await gate.services.tasks.send_message(gate.caller(body.tenant), body, idempotency_key(request))
     member = b'{"task":' if isinstance(answer.result, Task) else b'{"message":'
-    headers = {"Idempotency-Replayed": "true"} if answer.replayed else None
+    headers = REPLAYED if answer.replayed else None
     return Response(member + to_json(answer.result) + b"}", headers=headers, media_type=media_type(request))
 
 
@@ -75,7 +77,8 @@ async def send_streaming_message(
         with gate.services.streams.slot() as slot:
             return slot.respond(await gate.services.tasks.send_streaming_message(caller, body, key, cursor))
     except StreamAtEndError:
-        return Response(status_code=204)
+        # Only of a turn that an earlier send began can a send be at the end.
+        return Response(status_code=204, headers=REPLAYED)
 
 
 @router.get("/tasks", operation_id="ListTasks", tags=["tasks"], summary="List tasks")

@@ -3,16 +3,23 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import httpx
-import orjson
 from httpx_sse import EventSource
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json as plain_json
 
-from app.client.errors import AmbiguousSendError, ConnectionFailedError, InvalidPeerResponseError
-from app.client.retry import RetryPolicy
+from app.client.errors import (
+    PASSING,
+    AmbiguousSendError,
+    ConnectionFailedError,
+    InvalidPeerResponseError,
+    retry_after,
+)
+from app.client.retry import RetryPolicy, repeated
 from app.client.streams import Progress, StreamEvent
 from app.client.transports import (
     HTTP_JSON_BINDING,
@@ -97,13 +104,15 @@ class A2AClient:
     ) -> Self:
         """A client of the agent whose card is at `url`, or at its well-known place under it.
 
-        The card decides the endpoint and whether keys are honoured; `binding` chooses among its interfaces.
+        The card decides the endpoint and whether keys are honoured; `binding` chooses among its interfaces. Fetching it
+        is a read, and repeated under the policy like any other.
 
         Raises:
             InvalidPeerResponseError: there is no card there, or none with a usable interface.
             ConnectionFailedError: there is nobody there.
+            UnavailableError: the peer cannot answer now.
         """
-        card = await fetch_card(url, http)
+        card = await fetch_card(url, http, retry)
         for interface in card.supported_interfaces:
             usable = interface.protocol_binding in {HTTP_JSON_BINDING, JSONRPC_BINDING}
             if usable and binding in {None, interface.protocol_binding} and interface.protocol_version.startswith("1."):
@@ -234,19 +243,10 @@ class A2AClient:
         return _read(model, await self._raw(operation, repeatable=repeatable))
 
     async def _raw(self, operation: Call, *, repeatable: bool) -> Any:
-        policy = self._retry or RetryPolicy(attempts=1)
-        tried = 0
-        while True:
-            tried += 1
-            try:
-                response = await self._send(operation, stream=False, headers=None)
-                return self._transport.result(response)
-            except (ConnectionFailedError, AmbiguousSendError, UnavailableError) as error:
-                may_repeat = repeatable or isinstance(error, ConnectionFailedError)
-                if tried >= policy.attempts or not may_repeat:
-                    raise
-                asked = error.retry_after if isinstance(error, UnavailableError) else None
-                await asyncio.sleep(policy.delay(tried, asked))
+        async def ask() -> Any:
+            return self._transport.result(await self._send(operation, stream=False, headers=None))
+
+        return await repeated(ask, self._retry, repeatable=repeatable)
 
     async def _send(self, operation: Call, *, stream: bool, headers: dict[str, str] | None) -> httpx.Response:
         request = self._transport.request(operation)
@@ -268,14 +268,15 @@ class A2AClient:
     async def _follow(self, first: Call, progress: Progress, *, repeatable: bool) -> AsyncGenerator[StreamEvent, None]:
         """The events of a stream, over as many connections as it takes."""
         policy = self._retry or RESUME_POLICY
-        tried = 0
+        tried, cut = 0, False
         while True:
             # What has begun is read again, which is always safe; a send that may not have is a send.
             operation = self._resumption(progress) if progress.task_id is not None and progress.begun else first
             try:
                 async with aclosing(self._stream(operation, progress)) as events:
-                    async for event in events:
-                        tried = 0
+                    async for received in events:
+                        event = replace(received, resumed=cut and not received.reset)
+                        tried, cut = 0, False
                         progress.note(event)
                         yield event
                         if progress.ended and operation is not first:
@@ -287,7 +288,7 @@ class A2AClient:
                 error = failure
             if progress.ended:
                 return
-            tried += 1
+            tried, cut = tried + 1, progress.begun
             asked_for = self._retry is not None and (repeatable or isinstance(error, ConnectionFailedError))
             if tried >= policy.attempts or not (progress.begun or asked_for):
                 raise error
@@ -334,22 +335,29 @@ class A2AClient:
             await response.aclose()
 
 
-async def fetch_card(url: str, http: httpx.AsyncClient | None = None) -> AgentCard:
+async def fetch_card(url: str, http: httpx.AsyncClient | None = None, retry: RetryPolicy | None = None) -> AgentCard:
     """The card at a URL, or at its well-known place under it.
 
     Raises:
         InvalidPeerResponseError: what is there is no card.
-        ConnectionFailedError: there is nobody there.
+        ConnectionFailedError: there is nobody there, or the connection broke.
+        UnavailableError: the peer cannot answer now.
     """
     address = url if url.endswith(".json") else url.rstrip("/") + CARD_PATH
-    async with httpx.AsyncClient(timeout=DEFAULT_TIMEOUT) as own:
+
+    async def fetch() -> AgentCard:
         try:
             response = await (http or own).get(address)
-        except httpx.TransportError as error:
+        except (httpx.TransportError, httpx.InvalidURL) as error:
             raise ConnectionFailedError(f"{address}: {_said(error)}") from error
-    if not response.is_success:
-        raise InvalidPeerResponseError(f"{address}: HTTP {response.status_code}")
-    return _read(AgentCard, response.content)
+        if response.status_code in PASSING:
+            raise UnavailableError(f"{address}: HTTP {response.status_code}", retry_after=retry_after(response))
+        if not response.is_success:
+            raise InvalidPeerResponseError(f"{address}: HTTP {response.status_code}")
+        return _read(AgentCard, response.content)
+
+    async with httpx.AsyncClient(timeout=DEFAULT_TIMEOUT) as own:
+        return await repeated(fetch, retry, repeatable=True)
 
 
 def _said(error: Exception) -> str:
@@ -358,6 +366,6 @@ def _said(error: Exception) -> str:
 
 def _read(model: type[Model], value: Any) -> Model:
     try:
-        return model.model_validate_json(value if isinstance(value, bytes) else orjson.dumps(value))
+        return model.model_validate_json(value if isinstance(value, bytes) else plain_json(value))
     except ValidationError as error:
         raise InvalidPeerResponseError(f"the answer is no {model.__name__}: {error.errors()[0]['msg']}") from None

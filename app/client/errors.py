@@ -29,6 +29,9 @@ def _subclasses(base: type[A2AError]) -> list[type[A2AError]]:
     return [found for child in base.__subclasses__() for found in (child, *_subclasses(child))]
 
 
+PASSING: Final = frozenset({429, 502, 503, 504})
+"""HTTP statuses of a peer, or of somebody on the way to it, that cannot answer now."""
+
 A2A_CODES: Final = range(-32099, -32000)
 """JSON-RPC codes that A2A defines for itself."""
 
@@ -80,7 +83,7 @@ def _typed(message: str, details: list[Any], code: int | None, response: httpx.R
     found = next((_BY_REASON[reason] for reason in reasons if reason in _BY_REASON), None)
     if found is None and code is not None:
         found = _BY_CODE.get(code)
-    if found is UnavailableError or (found is None and response.status_code in {429, 502, 503, 504}):
+    if found is UnavailableError or (found is None and response.status_code in PASSING):
         return UnavailableError(message, retry_after=retry_after(response))
     violations = _violations(details)
     if found is InvalidParamsError or (

@@ -15,6 +15,8 @@ class StreamEvent:
     """Its position in the peer's log, if the peer keeps one."""
     reset: bool = False
     """The stream was cut and what was missed could not be replayed: this Task replaces all that came before."""
+    resumed: bool = False
+    """The stream was cut before this event, and has gone on without a hole."""
 
     @property
     def state(self) -> TaskState | None:

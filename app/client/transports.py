@@ -6,10 +6,11 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 import httpx
-import orjson
+from pydantic_core import from_json
+from pydantic_core import to_json as plain_json
 
 from app.client.errors import InvalidPeerResponseError, error_of_jsonrpc, error_of_rest
-from app.protocol.protojson import ProtoModel, to_dict
+from app.protocol.protojson import ProtoModel, to_json
 
 JSON: Final = "application/json"
 HTTP_JSON_BINDING: Final = "HTTP+JSON"
@@ -24,8 +25,8 @@ class Call(NamedTuple):
 
 
 def call(operation: str, request: ProtoModel) -> Call:
-    """An operation with its request."""
-    return Call(operation, to_dict(request))
+    """An operation with its request; raises `ValueError` for what is no JSON that can be kept."""
+    return Call(operation, from_json(to_json(request)))
 
 
 class Transport(Protocol):
@@ -74,7 +75,7 @@ class RestTransport:
         url = f"{self._url}/{quote(tenant, safe='')}{path}" if tenant else self._url + path
         if method == "POST":
             headers = {"Content-Type": JSON}
-            return httpx.Request(method, url, content=orjson.dumps(params), headers=headers)
+            return httpx.Request(method, url, content=plain_json(params), headers=headers)
         query = {name: _query(value) for name, value in params.items()}
         return httpx.Request(method, url, params=query)
 
@@ -111,7 +112,7 @@ class JsonRpcTransport:
     def request(self, call: Call) -> httpx.Request:
         """The HTTP request of a call."""
         body = {"jsonrpc": "2.0", "id": next(self._ids), "method": call.operation, "params": call.params}
-        return httpx.Request("POST", self._url, content=orjson.dumps(body), headers={"Content-Type": JSON})
+        return httpx.Request("POST", self._url, content=plain_json(body), headers={"Content-Type": JSON})
 
     def result(self, response: httpx.Response) -> Any:
         """The `result` of the answer."""
@@ -140,6 +141,7 @@ class JsonRpcTransport:
 
 def _json(data: bytes | str) -> Any:
     try:
-        return orjson.loads(data)
+        # Integers of any size stay what they are.
+        return from_json(data, allow_inf_nan=False)
     except ValueError as error:
         raise InvalidPeerResponseError(f"the answer is not JSON: {error}") from None

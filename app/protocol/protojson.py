@@ -69,7 +69,8 @@ class ProtoModel(BaseModel):
         extra="ignore",
         allow_inf_nan=False,
         use_attribute_docstrings=True,
-        ser_json_inf_nan="null",
+        # Not JSON, but seen and refused by `to_json`, where `null` would be a value that nobody wrote.
+        ser_json_inf_nan="constants",
     )
 
 
@@ -77,7 +78,8 @@ def to_json(model: BaseModel) -> bytes:
     """Write a model as ProtoJSON, one line of UTF-8.
 
     Raises:
-        ValueError: the text holds a lone surrogate or a NUL, which no store can keep.
+        ValueError: it holds a lone surrogate or a NUL, which no store can keep, or a number that is none in JSON or has
+            more than `MAX_DIGITS` digits.
     """
     data = model.__pydantic_serializer__.to_json(model, by_alias=True, exclude_none=True)
     return _storable(data)
@@ -90,6 +92,13 @@ def to_dict(model: BaseModel) -> dict[str, Any]:
 
 # Line ends to `str.splitlines` that JSON leaves as they are; SSE readers built on it would break a frame there.
 _LINE_ENDS: Final = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+_NOT_FINITE: Final = (b"NaN", b"Infinity")
+
+MAX_DIGITS: Final = 309
+"""Digits of an integer. The largest double has so many, and readers of JSON take no larger number."""
+
+_TO_DIGITS: Final = bytes(ord("0") if chr(code).isdigit() else ord(" ") for code in range(128)) + b" " * 128
+_TOO_LONG: Final = b"0" * (MAX_DIGITS + 1)
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 MAX_DEPTH: Final = 128
@@ -107,11 +116,19 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 def _storable(data: bytes) -> bytes:
     if b"\\u0000" in data and _NUL.search(data):
         raise ValueError("text must not contain the NUL character (U+0000)")
+    if any(name in data for name in _NOT_FINITE) and any(name in _STRING.sub(b"", data) for name in _NOT_FINITE):
+        raise ValueError("JSON has no NaN and no Infinity")
+    if _has_long_number(data) and _has_long_number(_STRING.sub(b"", data)):
+        raise ValueError(f"a number must not have more than {MAX_DIGITS} digits")
     if not data.isascii():
         for raw, escaped in _LINE_ENDS:
             if raw in data:
                 data = data.replace(raw, escaped)
     return data
+
+
+def _has_long_number(data: bytes) -> bool:
+    return len(data) > MAX_DIGITS and _TOO_LONG in data.translate(_TO_DIGITS)
 
 
 def is_deeper_than(depth: int, data: bytes) -> bool:

@@ -92,7 +92,8 @@ class Follower:
         self._events = events
         self._store = store
         self._tail = tail
-        self._ends_on = ends_on
+        self.ends_on = ends_on
+        """States after whose entry the log is read no further."""
         self._pauses = False
         self.position = 0
         """The position last yielded."""
@@ -139,7 +140,7 @@ class Follower:
                 continue
             for index, entry in enumerate(batch):
                 state = entry.state
-                if state is not None and state in self._ends_on:
+                if state is not None and state in self.ends_on:
                     batch = batch[: index + 1]
                     self.position = batch[-1].seq
                     yield batch
@@ -300,10 +301,16 @@ class EventLog:
         for name, cursor in cursors.items():
             tail, new = tails[name], found.get(name)
             if new is None:
-                tail.fail(TaskNotFoundError())
+                self._fail(tail, TaskNotFoundError())
             elif new.entries and new.entries[0].seq == cursor + 1:
                 tail.push(new.entries)
                 if new.last_seq > (tail.head or 0):
                     self._mark(name)
             elif new.last_seq > cursor:
-                tail.fail(LogTruncatedError())
+                self._fail(tail, LogTruncatedError())
+
+    def _fail(self, tail: _Tail, error: A2AError) -> None:
+        # Whoever comes later begins with a tail that knows nothing of it.
+        if self._tails.get(tail.task_id) is tail:
+            del self._tails[tail.task_id]
+        tail.fail(error)

@@ -2,9 +2,9 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from pydantic_core import to_json as dump_json
 
@@ -44,6 +44,8 @@ from app.store.base import (
 BUSY_RETRY: Final = 0.1
 """Seconds between tries while a turn runs elsewhere."""
 
+Outcome = TypeVar("Outcome")
+
 
 @dataclass(frozen=True, slots=True)
 class Begun:
@@ -71,6 +73,7 @@ class Sender:
         events: EventLog,
         runner: TurnRunner,
         *,
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
         has_leases: bool,
         busy_wait: float,
         may_reply: bool = False,
@@ -81,6 +84,7 @@ class Sender:
     ) -> None:
         self._events = events
         self._runner = runner
+        self._spawn = spawn
         self._has_leases = has_leases
         self._busy_wait = busy_wait
         self._may_reply = may_reply
@@ -153,7 +157,8 @@ class Sender:
     ) -> Begun:
         """Begin the turn and hand it to the runner; nothing before this call has had an effect.
 
-        `with_task` asks for a copy of the task as the turn's first entry left it.
+        `with_task` asks for a copy of the task as the turn's first entry left it. A caller that gives up leaves either
+        nothing, or a turn that runs.
 
         Raises:
             InvalidParamsError: the key belongs to another message, or the context is not the task's.
@@ -169,9 +174,10 @@ class Sender:
                 status=TaskStatus(state=TaskState.SUBMITTED, timestamp=self._clock()),
                 history=[message],
             )
-            outcome = await caller.store.create_task(NewTask(task, key, self._runner.lease, hidden=self._may_reply))
+            new = NewTask(task, key, self._runner.lease, hidden=self._may_reply)
+            outcome = await self._run_claimed(caller, request, caller.store.create_task(new))
         else:
-            outcome = await self._continue(caller, message, message.task_id, key)
+            outcome = await self._continue(caller, request, message.task_id, key)
         if isinstance(outcome, Conflict):
             raise InvalidParamsError.of(
                 f"message.metadata.{IDEMPOTENCY_KEY_METADATA}",
@@ -180,29 +186,72 @@ class Sender:
         if isinstance(outcome, Replay):
             return Begun(outcome.task_id, outcome.first_seq, None, None)
         as_begun = copy_task(outcome.task) if with_task else None
+        return Begun(outcome.task.id, outcome.first_seq, outcome.entry, as_begun)
+
+    async def at_rest(self, task_id: str) -> None:
+        """Return when no turn of the task runs in this process."""
+        while self._runner.runs(task_id):
+            await self._runner.finished(task_id, BUSY_RETRY)
+
+    async def _run_claimed(self, caller: Caller, request: SendMessageRequest, claiming: Awaitable[Outcome]) -> Outcome:
+        """Await what the store says, and run what it claimed.
+
+        Asked in a task apart: a store may commit what nobody waits for any more, and what it commits has to run.
+        """
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        async def claim() -> None:
+            try:
+                outcome = await claiming
+                if answer.done():
+                    self._run(caller, request, outcome)
+                else:
+                    answer.set_result(outcome)
+            except Exception as error:
+                if answer.done():
+                    raise
+                answer.set_exception(error)
+            finally:
+                answer.cancel()
+
+        self._spawn(claim(), "begin a turn")
+        try:
+            outcome = await answer
+        except asyncio.CancelledError:
+            # The answer may have come in the same moment.
+            if not answer.cancelled() and answer.exception() is None:
+                self._run(caller, request, answer.result())
+            raise
+        # At once, so that whoever follows from here on misses nothing.
+        self._run(caller, request, outcome)
+        return outcome
+
+    def _run(self, caller: Caller, request: SendMessageRequest, outcome: object) -> None:
+        if not isinstance(outcome, Claimed):
+            return
         self._events.publish(outcome.task.id, outcome.entry)
         configuration = request.configuration
         self._runner.start(
             BegunTurn(
                 caller,
                 outcome.task,
-                message,
+                request.message,
                 outcome.epoch,
                 outcome.first_seq,
                 log_bytes=outcome.log_bytes,
                 accepted_output_modes=configuration.accepted_output_modes if configuration is not None else (),
             )
         )
-        return Begun(outcome.task.id, outcome.first_seq, outcome.entry, as_begun)
 
     async def _continue(
-        self, caller: Caller, message: Message, task_id: str, key: IdempotencyKey | None
+        self, caller: Caller, request: SendMessageRequest, task_id: str, key: IdempotencyKey | None
     ) -> Claimed | Replay | Conflict:
+        message = request.message
         turn = NewTurn(task_id, message, message.context_id, key, self._runner.lease)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._busy_wait
         while True:
-            match outcome := await self._try(caller, turn):
+            match outcome := await self._run_claimed(caller, request, self._try(caller, turn)):
                 case Busy():
                     if loop.time() >= deadline:
                         raise UnsupportedOperationError("The task is still answering an earlier message; wait for it.")
@@ -220,7 +269,9 @@ class Sender:
         self, caller: Caller, turn: NewTurn
     ) -> Claimed | Replay | Conflict | Busy | Ended | ContextMismatch | NotFound:
         # A store without leases cannot know that the turn runs, but then it runs here.
-        if not self._has_leases and self._runner.runs(turn.task_id):
+        if not self._has_leases and (answered := self._runner.answers(turn.task_id)) is not None:
+            if turn.key is not None and turn.key.message_id == answered.message_id:
+                return Replay(turn.task_id, 0)
             task = await caller.store.get(turn.task_id)
             return refuse_turn(task, turn) or Busy()
         return await caller.store.begin_turn(turn)

@@ -1,6 +1,7 @@
 """The operations of A2A, for any binding. Each takes who asks and a request, and answers or raises an `A2AError`."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -224,15 +225,29 @@ class TaskService:
     async def _finished(self, caller: Caller, begun: Begun) -> Task | Message:
         """The task when its turn has ended, or the Message that was answered in its place."""
         if begun.replayed and not caller.store.supports_event_log():
+            await self._sender.at_rest(begun.task_id)
             return await self._get(caller, begun.task_id)
-        follower = self._after_first(caller, begun)
         try:
-            last = await follower.finish()
-        except LogTruncatedError:
-            return await self._finished_long_ago(caller, begun, follower)
+            return await self._end(caller, begun)
         except StreamPausedError:
             return await self._as_it_is(caller, begun)
-        return _reply(last) or follower.settled or await self._get(caller, begun.task_id)
+
+    async def _end(self, caller: Caller, begun: Begun) -> Task | Message:
+        if begun.first_seq or not begun.replayed:
+            with suppress(LogTruncatedError):
+                follower = self._after_first(caller, begun)
+                last = await follower.finish()
+                return _reply(last) or follower.settled or await self._get(caller, begun.task_id)
+        # The log does not reach back to the turn, or nobody can say where it began: the task, when no turn of it runs.
+        while True:
+            follower = self._events.follow(caller.store, begun.task_id, TURN_ENDING)
+            snapshot = await self._snapshot(caller, begun.task_id)
+            if snapshot.task.status.state in TURN_ENDING:
+                return snapshot.task
+            follower.start_at(snapshot.seq, current=True)
+            with suppress(LogTruncatedError):
+                await follower.finish()
+                return await self._get(caller, begun.task_id)
 
     async def _as_it_is(self, caller: Caller, begun: Begun) -> Task:
         """The task in the middle of its turn, because this process ends and another goes on with it.
@@ -243,15 +258,6 @@ class TaskService:
         if snapshot.hidden:
             raise UnavailableError("The server is shutting down before the agent said anything.")
         return snapshot.task
-
-    async def _finished_long_ago(self, caller: Caller, begun: Begun, follower: Follower) -> Task:
-        """The task, where the log no longer reaches back to the turn."""
-        snapshot = await self._snapshot(caller, begun.task_id)
-        if snapshot.task.status.state in TURN_ENDING:
-            return snapshot.task
-        follower.start_at(snapshot.seq, current=True)
-        await follower.finish()
-        return follower.settled or await self._get(caller, begun.task_id)
 
     def _after_first(self, caller: Caller, begun: Begun) -> Follower:
         """Reads what follows the entry that began a turn."""
@@ -268,13 +274,16 @@ class TaskService:
         """The stream of a turn that an earlier send began: from its first entry, or after the cursor."""
         follower = self._events.follow(caller.store, begun.task_id, TURN_ENDING).pause_on_drain()
         snapshot = await self._snapshot(caller, begun.task_id, hidden_too=True)
-        before_turn = begun.first_seq - 1
+        before_turn = max(0, begun.first_seq - 1)
         position = before_turn if cursor is None else cursor
         if position < before_turn or position > snapshot.seq:
             raise InvalidParamsError.of("Last-Event-ID", "is not a position of the stream of this send")
-        if position < snapshot.earliest_seq - 1:
-            stream_ = self._from_snapshot(caller, snapshot, follower, resumes=True, history_length=history_length)
-            return EventStream(stream_.entries, stream_.has_ids, "snapshot", replayed=True)
+        if not caller.store.supports_event_log():
+            follower.start_now()
+        truncated = position < snapshot.earliest_seq - 1
+        if truncated or (cursor is None and not begun.first_seq):
+            stream_ = self._from_snapshot(caller, snapshot, follower, resumes=truncated, history_length=history_length)
+            return EventStream(stream_.entries, stream_.has_ids, stream_.resume, replayed=True)
         end = await self._end_of_turn(caller, begun) if cursor is not None else None
         if end is not None and position >= end:
             raise StreamAtEndError
@@ -304,11 +313,11 @@ class TaskService:
         resumes: bool = False,
         history_length: int | None = None,
     ) -> EventStream:
-        """The Task now, then what follows; nothing follows a task that has ended."""
+        """The Task now, then what follows; nothing does if the Task shows that the follower is at its end."""
         keeps_log = caller.store.supports_event_log()
         first = [task_entry(snapshot.seq, snapshot.task)]
         resume: Resume | None = "snapshot" if resumes else None
-        if snapshot.task.status.state in TERMINAL:
+        if snapshot.task.status.state in follower.ends_on:
             return EventStream(stream(first, _nothing(), history_length), keeps_log, resume)
         if keeps_log:
             follower.start_at(snapshot.seq, current=True)

@@ -52,5 +52,8 @@ class TurnRunner(Protocol):
     def runs(self, task_id: str) -> bool:
         """Whether a turn of the task runs here."""
 
+    def answers(self, task_id: str) -> Message | None:
+        """The message that a turn which runs here answers."""
+
     async def finished(self, task_id: str, timeout: float) -> None:
         """Return when no turn of the task runs here, or after `timeout` seconds."""

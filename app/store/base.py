@@ -5,9 +5,10 @@ Five methods are required. The rest have defaults, so that a store of five metho
 defaults do them one by one, a store with transactions overrides each with one.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from typing import Final, Self
 
 from app.protocol.errors import UnsupportedOperationError
 from app.protocol.events import begin_turn_update, update_of, utc_now
@@ -66,6 +67,10 @@ __all__ = [
     "TaskStore",
     "refuse_turn",
 ]
+
+CLAIM_WAIT: Final = 2.0
+"""Seconds for which a send waits for the task of one with the same key that is between its claim and its insert."""
+CLAIM_POLL: Final = 0.02
 
 
 class TaskStore(ABC):
@@ -177,8 +182,8 @@ class TaskStore(ABC):
     async def create_task(self, new: NewTask) -> "Claimed | Replay | Conflict":
         """Claim the key, store the task and its first entry, take the lease.
 
-        All or nothing in a store with transactions. The defaults release the key on every failure path, and hide no
-        task.
+        All or nothing in a store with transactions. The default releases the key on every failure path, hides no task,
+        and with a key whose task is not there yet waits for it, at most `CLAIM_WAIT` seconds.
 
         Raises:
             UnsupportedOperationError: a key, and no index of keys.
@@ -307,7 +312,13 @@ class TaskStore(ABC):
     async def _claim(self, key: IdempotencyKey | None, task_id: str) -> "KeyClaimed | Replay | Conflict":
         if key is None:
             return KeyClaimed()
-        return await self.claim_idempotency_key(key.key, key.message_id, task_id)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + CLAIM_WAIT
+        while True:
+            claim = await self.claim_idempotency_key(key.key, key.message_id, task_id)
+            if not isinstance(claim, Replay) or await self.get(claim.task_id) is not None or loop.time() > deadline:
+                return claim
+            await asyncio.sleep(CLAIM_POLL)
 
     async def _release(self, key: IdempotencyKey | None) -> None:
         if key is not None:

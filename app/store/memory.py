@@ -134,6 +134,7 @@ class _View(TaskStore):
 
     async def append_event(self, task_id: str, seq: int, event: Event) -> None:
         """Store an event at a position: a position that is taken stays as it is."""
+        update = update_of(event)
         record = self._record(task_id)
         if record is None:
             raise FencedError("there is no such task")
@@ -143,7 +144,7 @@ class _View(TaskStore):
             raise EventLogGapError(f"the log ends at {record.head}; {seq} would leave a gap")
         if record.ended:
             raise FencedError("the task has ended")
-        self._space.write(record, [update_of(event)])
+        self._space.write(record, [update])
         self._space.wakeups.publish(task_id)
 
     async def last_event_seq(self, task_id: str) -> int:

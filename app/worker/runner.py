@@ -8,6 +8,7 @@ from typing import Any, Final
 from app.handler import Agent
 from app.protocol.errors import A2AError, UnavailableError
 from app.protocol.limits import TURN_LIMITS, TurnLimits
+from app.protocol.types import Message
 from app.service.event_log import EventLog
 from app.service.turns import BegunTurn
 from app.store.base import Lease
@@ -85,6 +86,11 @@ class Runner:
     def runs(self, task_id: str) -> bool:
         """Whether a turn of the task runs here."""
         return task_id in self._running
+
+    def answers(self, task_id: str) -> Message | None:
+        """The message that a turn which runs here answers."""
+        running = self._running.get(task_id)
+        return None if running is None else running.begun.message
 
     async def finished(self, task_id: str, timeout: float) -> None:
         """Return when no turn of the task runs here, or after `timeout` seconds."""

@@ -138,6 +138,8 @@ async def test_a_stream_that_is_cut_goes_on_without_a_hole(proxy: CuttingProxy, 
         assert proxy.connections == len(cuts) + 1
         assert [event.id for event in events] == [str(number) for number in range(1, 14)]
         assert not any(event.reset for event in events)
+        # A connection that showed nothing is not seen to have been cut.
+        assert 1 <= sum(event.resumed for event in events) <= len(cuts)
         assert folded(events) == await client.get_task(folded(events).id)
 
 
@@ -224,3 +226,28 @@ async def test_the_callers_http_client_is_used_and_left_open(server: Server) -> 
         async with A2AClient(server.url, http=http) as client:
             await client.list_tasks()
         assert not http.is_closed
+
+
+@pytest.mark.parametrize("binding", ["HTTP+JSON", "JSONRPC"])
+async def test_numbers_arrive_and_come_back_as_they_are(server: Server, binding: str) -> None:
+    sent = message("x")
+    sent.parts = [Part(text="x", metadata={"n": [2**64, -(10**300), 0.1, None]})]
+    async with await A2AClient.from_card(server.url, binding=binding) as client:
+        task = await client.send_message(sent)
+        assert isinstance(task, Task)
+        assert task.history[0].parts == sent.parts
+        sent.metadata = {"n": float("nan")}
+        with pytest.raises(ValueError, match="NaN"):
+            await client.send_message(sent)
+
+
+async def test_the_card_is_fetched_again_under_a_policy(proxy: CuttingProxy) -> None:
+    url = f"http://127.0.0.1:{proxy.port}"
+    proxy.cut_answers_after = [0, 20]
+    async with await A2AClient.from_card(url, retry=FAST) as client:
+        assert client.honours_idempotency
+    assert proxy.connections == 3
+    proxy.cut_answers_after = [0]
+    with pytest.raises(ConnectionFailedError):
+        await A2AClient.from_card(url)
+    assert proxy.connections == 4

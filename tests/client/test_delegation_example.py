@@ -19,8 +19,8 @@ from app.protocol.types import TaskArtifactUpdateEvent
 from docs.examples.delegating_agent import handle
 from tests.asgi import TIMEOUT
 from tests.client.official_server import official_server
-from tests.client.test_official_server import Proxy
 from tests.server import free_port, running_server
+from tests.tcp_proxy import CuttingProxy, listening
 
 URL_VARIABLE = "CHILD_AGENT_URL"
 
@@ -85,7 +85,7 @@ async def parent(parent_url: str) -> AsyncIterator[Peer]:
 HOLD = -1
 
 
-class HoldingProxy(Proxy):
+class HoldingProxy(CuttingProxy):
     """Holds the answer of a connection where it is told to cut it after `HOLD` bytes."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -191,12 +191,14 @@ async def test_a_child_whose_answer_has_not_come_is_found_by_its_key_and_cancell
     url = urlsplit(child_url)
     proxy = HoldingProxy(url.hostname or "", url.port or 0)
     proxy.cut_answers_after = [HOLD]
-    async with await proxy.start(), asyncio.timeout(TIMEOUT):
-        async with A2AClient(f"http://127.0.0.1:{proxy.port}", peer_honours_idempotency=True) as client:
-            running = asyncio.ensure_future(delegating(client))
-            await proxy.holds.wait()
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-        await proxy.closed()
+    async with (
+        listening(proxy),
+        asyncio.timeout(TIMEOUT),
+        A2AClient(f"http://127.0.0.1:{proxy.port}", peer_honours_idempotency=True) as client,
+    ):
+        running = asyncio.ensure_future(delegating(client))
+        await proxy.holds.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
     assert (await child.only_task()).status.state is TaskState.CANCELED

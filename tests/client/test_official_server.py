@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -22,7 +21,7 @@ from app.protocol.push import TaskPushNotificationConfig
 from app.protocol.requests import ListTasksRequest, SendMessageConfiguration
 from tests.asgi import TIMEOUT
 from tests.client.official_server import PADDING, official_server
-from tests.tcp_proxy import CuttingProxy
+from tests.tcp_proxy import CuttingProxy, cutting_proxy
 
 FAST = RetryPolicy(attempts=5, initial=0.01, maximum=0.05)
 IN_THE_PADDING = 1500
@@ -53,45 +52,15 @@ async def client(full: str, binding: str) -> AsyncIterator[A2AClient]:
         yield made
 
 
-class Proxy(CuttingProxy):
-    """Lets go of both sides when either does: the server outlives the test, and would keep its side open."""
-
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(host, port)
-        self._handlers: set[asyncio.Task[Any]] = set()
-
-    async def start(self) -> asyncio.Server:
-        server = await asyncio.start_server(self.handle, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        return server
-
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        handler = asyncio.current_task()
-        assert handler is not None
-        self._handlers.add(handler)
-        handler.add_done_callback(self._handlers.discard)
-        await super().handle(reader, writer)
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int | None) -> None:
-        await super()._pump(reader, writer, limit)
-        writer.transport.abort()
-
-    async def closed(self) -> None:
-        async with asyncio.timeout(TIMEOUT):
-            await asyncio.gather(*self._handlers)
-
-
 @pytest.fixture
-async def proxy(full: str) -> AsyncIterator[Proxy]:
+async def proxy(full: str) -> AsyncIterator[CuttingProxy]:
     url = urlsplit(full)
-    made = Proxy(url.hostname or "", url.port or 0)
-    async with await made.start():
+    async with cutting_proxy(url.hostname or "", url.port or 0) as made:
         yield made
-    await made.closed()
 
 
 @pytest.fixture
-async def cut(proxy: Proxy, client: A2AClient, binding: str) -> AsyncIterator[A2AClient]:
+async def cut(proxy: CuttingProxy, client: A2AClient, binding: str) -> AsyncIterator[A2AClient]:
     """A client behind the proxy that knows of the peer what its card says."""
     path = "/rest" if binding == "HTTP+JSON" else "/rpc"
     async with A2AClient(
@@ -287,7 +256,7 @@ async def test_what_it_does_not_offer_is_refused_by_type(plain: str, binding: st
 
 
 async def test_a_keyed_send_that_is_cut_on_the_way_is_not_repeated(
-    cut: A2AClient, proxy: Proxy, client: A2AClient
+    cut: A2AClient, proxy: CuttingProxy, client: A2AClient
 ) -> None:
     context_id = new_key()
     proxy.cut_answers_after = [0]
@@ -311,13 +280,15 @@ async def test_a_delegation_to_it_adds_no_key(client: A2AClient) -> None:
     assert await client.get_task(task.id) == task
 
 
-async def test_a_read_that_is_cut_is_repeated(cut: A2AClient, proxy: Proxy) -> None:
+async def test_a_read_that_is_cut_is_repeated(cut: A2AClient, proxy: CuttingProxy) -> None:
     proxy.cut_answers_after = [0, 0]
     await cut.list_tasks()
     assert proxy.connections == 3
 
 
-async def test_a_stream_that_is_cut_begins_anew_from_the_task(cut: A2AClient, proxy: Proxy, client: A2AClient) -> None:
+async def test_a_stream_that_is_cut_begins_anew_from_the_task(
+    cut: A2AClient, proxy: CuttingProxy, client: A2AClient
+) -> None:
     proxy.cut_answers_after = [IN_THE_PADDING]
     events: list[StreamEvent] = []
     async with asyncio.timeout(TIMEOUT):
@@ -337,7 +308,7 @@ async def test_a_stream_that_is_cut_begins_anew_from_the_task(cut: A2AClient, pr
 
 
 async def test_a_stream_that_is_cut_while_the_task_ends_shows_the_end(
-    cut: A2AClient, proxy: Proxy, client: A2AClient
+    cut: A2AClient, proxy: CuttingProxy, client: A2AClient
 ) -> None:
     proxy.cut_answers_after = [IN_THE_PADDING]
     events: list[StreamEvent] = []
@@ -354,7 +325,7 @@ async def test_a_stream_that_is_cut_while_the_task_ends_shows_the_end(
 
 
 async def test_a_stream_that_is_cut_while_the_agent_asks_ends_with_the_question(
-    cut: A2AClient, proxy: Proxy, client: A2AClient
+    cut: A2AClient, proxy: CuttingProxy, client: A2AClient
 ) -> None:
     """The subscription that it resumes by stays open while the task waits; the turn is over all the same."""
     proxy.cut_answers_after = [IN_THE_PADDING]

@@ -1,12 +1,15 @@
 """Sends that carry a key (DESIGN 6): of identical ones, one runs."""
 
 import asyncio
+import json
 from typing import Any
 
+import httpx
 import pytest
 
 from app.protocol.extensions import IDEMPOTENCY_EXTENSION_URI
 from app.protocol.idempotency import IDEMPOTENCY_KEY_METADATA, new_key
+from app.settings import Settings
 from tests.conftest import Api
 from tests.operations.conftest import on_every_store
 
@@ -141,3 +144,98 @@ async def test_the_same_key_of_another_tenant_is_another_key(api: Api) -> None:
 async def test_the_extension_is_on_the_card(api: Api) -> None:
     card = (await api.get("/.well-known/agent-card.json")).json()
     assert IDEMPOTENCY_EXTENSION_URI in {extension["uri"] for extension in card["capabilities"]["extensions"]}
+
+
+async def test_every_entry_replays_a_turn_before_the_last(api: Api) -> None:
+    first = keyed(api, "ask")
+    asked = await api.post("/message:send", first)
+    task_id = asked.json()["task"]["id"]
+    follow_up = keyed(api, "hold g", new_key(), taskId=task_id)
+    running = asyncio.create_task(api.post("/message:send", follow_up))
+    await api.script.reached["g"].wait()
+    # That turn is over, so nothing is waited for; the task is what it is now.
+    for configuration in ({}, {"returnImmediately": True}):
+        answer = await api.post("/message:send", {**first, "configuration": configuration})
+        assert answer.headers["idempotency-replayed"] == "true"
+        assert answer.json()["task"]["status"]["state"] == "TASK_STATE_WORKING"
+    whole = await api.stream("/message:stream", first)
+    assert whole[-1].state == "TASK_STATE_INPUT_REQUIRED"
+    assert await api.stream("/message:stream", first, headers={"Last-Event-ID": "1"}) == whole[1:]
+    at_end = await api.post("/message:stream", first, headers={"Last-Event-ID": whole[-1].id or ""})
+    assert (at_end.status_code, at_end.headers["idempotency-replayed"]) == (204, "true")
+    api.script.gates["g"].set()
+    assert (await running).json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert api.script.runs == 2
+
+
+@pytest.mark.parametrize("spelling", ["metadata", "header"])
+async def test_the_message_is_stored_as_it_was_sent(api: Api, spelling: str) -> None:
+    body = keyed(api, "hello") if spelling == "metadata" else {"message": api.message("hello", metadata={"a": None})}
+    headers = {} if spelling == "metadata" else {"Idempotency-Key": KEY}
+    task = (await api.post("/message:send", body, headers=headers)).json()["task"]
+    assert task["history"] == [body["message"]]
+    assert (await api.task(task["id"]))["history"] == [body["message"]]
+
+
+async def test_json_rpc_keeps_keys_as_rest_does(api: Api) -> None:
+    params = keyed(api, "chunks 3")
+
+    async def call(method: str, params: Any, **headers: str) -> httpx.Response:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return await api.post("/rpc", body, headers=headers)
+
+    first, second = await call("SendMessage", params), await call("SendMessage", params)
+    assert first.json() == second.json()
+    assert ("idempotency-replayed" in first.headers, second.headers["idempotency-replayed"]) == (False, "true")
+    over_rest = await api.post("/message:send", params)
+    assert over_rest.json() == first.json()["result"]
+    stream = await call("SendStreamingMessage", params, **{"Last-Event-ID": "3"})
+    assert stream.headers["idempotency-replayed"] == "true"
+    assert stream.text.startswith("id: 4\n")
+    at_end = await call("SendStreamingMessage", params, **{"Last-Event-ID": "6"})
+    assert at_end.json()["error"]["code"] == -32004
+    conflict = await call("SendMessage", keyed(api, "chunks 3"))
+    assert conflict.json()["error"]["code"] == -32602
+    assert "another message" in conflict.json()["error"]["data"][0]["fieldViolations"][0]["description"]
+    malformed = await call("SendStreamingMessage", keyed(api, "x", "short"))
+    assert malformed.json()["error"]["code"] == -32602
+    assert api.script.runs == 1
+
+
+class TestTruncatedLog:
+    """Replays of a turn whose entries were dropped."""
+
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return settings.model_copy(update={"max_events_per_task": 2})
+
+    @pytest.mark.parametrize("end", ["COMPLETED", "INPUT_REQUIRED"])
+    async def test_the_task_stands_for_what_was_dropped(self, api: Api, end: str) -> None:
+        body = keyed(api, "chunks 9" if end == "COMPLETED" else "chunks then ask 9")
+        first = await api.post("/message:send", body)
+        task = first.json()["task"]
+        assert task["status"]["state"] == f"TASK_STATE_{end}"
+        page = (await api.get(f"/tasks/{task['id']}/events")).json()
+        assert page["earliestSeq"] > 2
+        assert (await api.post("/message:send", body)).json() == first.json()
+        for headers in ({}, {"Last-Event-ID": "1"}):
+            response = await api.post("/message:stream", body, headers=headers)
+            assert response.headers["a2a-resume"] == "snapshot"
+            assert response.headers["idempotency-replayed"] == "true"
+            frame = json.loads(response.text.partition("data: ")[2])
+            assert frame == {"task": task}
+        assert api.script.runs == 1
+
+    async def test_a_turn_that_still_runs_is_waited_for(self, api: Api) -> None:
+        body = keyed(api, "chunks then hold 9")
+        first = asyncio.create_task(api.post("/message:send", body))
+        await api.script.reached["9"].wait()
+        retry = asyncio.create_task(api.post("/message:send", body))
+        stream = api.events("/message:stream", body)
+        shown = await anext(stream)
+        assert (shown.kind, shown.state) == ("task", "TASK_STATE_WORKING")
+        assert not retry.done()
+        api.script.gates["9"].set()
+        assert [event.state async for event in stream][-1] == "TASK_STATE_COMPLETED"
+        assert (await first).json() == (await retry).json()
+        assert api.script.runs == 1

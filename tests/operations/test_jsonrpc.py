@@ -154,3 +154,25 @@ async def test_a_key_in_the_header_counts(api: Api) -> None:
     first = await call(api, "SendMessage", params, **{"Idempotency-Key": "k" * 16})
     assert await call(api, "SendMessage", params, **{"Idempotency-Key": "k" * 16}) == first
     assert api.script.runs == 1
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, 2**64, -(2**70), 10**300, 0.1])
+async def test_numbers_are_kept_as_they_are_as_over_rest(api: Api, number: float) -> None:
+    parts = [{"text": "x", "metadata": {"n": number}}]
+    message = api.message("x", parts=parts, metadata={"n": number})
+    tasks = [
+        (await call(api, "SendMessage", {"message": message}))["result"]["task"],
+        (await api.post("/message:send", {"message": message})).json()["task"],
+    ]
+    for task in tasks:
+        assert json.dumps(task["history"]) == json.dumps([message])
+        assert (await api.task(task["id"]))["history"] == [message]
+
+
+async def test_a_fault_in_the_params_is_named_as_over_rest(api: Api) -> None:
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": 7}]}
+    error = (await call(api, "SendMessage", {"message": message}))["error"]
+    over_rest = (await api.post("/message:send", {"message": message})).json()["error"]
+    assert error["data"] == over_rest["details"]
+    params = (await call(api, "SendMessage", [1]))["error"]
+    assert params["data"][0]["fieldViolations"] == [{"field": "params", "description": "must be an object"}]

@@ -237,3 +237,38 @@ def test_a_message_whose_key_is_no_text_is_refused_and_not_taken_as_without_key(
 def _chunk(part: Part) -> TaskArtifactUpdateEvent:
     artifact = Artifact(artifact_id="a", parts=[part])
     return TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=artifact)
+
+
+@pytest.mark.parametrize("value", [float("nan"), [float("inf")], {"a": [-float("inf"), "NaN"]}])
+def test_what_is_no_number_in_json_is_refused_wherever_it_was_put(value: Any) -> None:
+    part = Part(text="x", metadata={})
+    assert part.metadata is not None
+    part.metadata["a"] = value
+    with pytest.raises(ValueError, match="no NaN"):
+        to_json(part)
+    with pytest.raises(ValueError, match="no NaN"):
+        update_of(_chunk(part))
+
+
+def test_words_for_what_is_no_number_are_text_like_any_other() -> None:
+    part = Part(text='NaN, "Infinity" and 1e999', metadata={"NaN": ["-Infinity"]})
+    assert Part.model_validate_json(to_json(part)) == part
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**70), 10**308, [{"a": 10**300}], 1.5e308])
+def test_a_number_is_read_back_as_it_was(value: Any) -> None:
+    part = Part(data=value, metadata={"a": value})
+    assert Part.model_validate_json(to_json(part)) == part
+    assert decode_event(update_of(_chunk(part)).data) == _chunk(part)
+    check_json(to_json(part))
+
+
+@pytest.mark.parametrize("digits", [310, 4_301, 5_000])
+def test_a_number_that_readers_do_not_take_is_refused(digits: int) -> None:
+    for value in (10 ** (digits - 1), -(10 ** (digits - 1))):
+        with pytest.raises(ValueError, match="digits"):
+            to_json(Part(data=[value]))
+    with pytest.raises(ValueError, match="JSON"):
+        check_json(b'{"data":%s}' % (b"9" * digits))
+    text = Part(text="9" * digits)
+    assert Part.model_validate_json(to_json(text)) == text

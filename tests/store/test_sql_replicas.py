@@ -11,7 +11,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from app.protocol import TaskState
+from app.protocol import ANONYMOUS, TaskState
+from app.protocol.errors import UnavailableError
+from app.store import appender, engine_postgresql
 from app.store.base import (
     CancelFlagged,
     Claimed,
@@ -24,6 +26,7 @@ from app.store.base import (
 )
 from app.store.snapshots import SNAPSHOT_BYTES
 from app.store.sql import SqlTaskStore
+from app.store.tables import owner_digest
 from tests.store.values import OTHER, WORKER, a_task, begin, chunk, ended, new_task, new_turn, status
 
 KEY = "k" * 16
@@ -212,3 +215,42 @@ async def test_a_task_whose_creation_finds_its_id_taken_disturbs_no_other(tmp_pa
         assert all(isinstance(outcome, Claimed) for outcome in outcomes[:-1])
         assert isinstance(outcomes[-1], FencedError)
         assert await store.count() == 11
+
+
+@pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK", "nothing"])
+async def test_a_send_waits_for_one_of_the_same_key_that_is_being_committed(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    if ending == "nothing":
+        monkeypatch.setattr(engine_postgresql, "COMMAND_TIMEOUT", 0.3)
+        monkeypatch.setattr(appender, "GIVE_UP_AFTER", 0.5)
+    task = a_task()
+    key = IdempotencyKey(KEY, task.history[0].message_id)
+    row = (KEY, owner_digest(ANONYMOUS), key.message_id, "winner", 1, 0)
+    winner = await asyncpg.connect(postgres_url)
+    try:
+        async with SqlTaskStore(postgres_url, pool_size=2) as store, asyncio.timeout(5):
+            await winner.execute("BEGIN")
+            await winner.execute(
+                "INSERT INTO idempotency_keys (key, owner, message_id, task_id, first_seq, created_ms)"
+                " VALUES ($1, $2, $3, $4, $5, $6)",
+                *row,
+            )
+            losing = asyncio.create_task(store.create_task(NewTask(task, key, WORKER)))
+            waiting = (
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )
+            while not await winner.fetchval(waiting) and not losing.done():  # noqa: ASYNC110 - seen from outside
+                await asyncio.sleep(0.01)
+            assert not losing.done()
+            if ending == "nothing":
+                with pytest.raises(UnavailableError):
+                    await losing
+                await winner.execute("ROLLBACK")
+                assert await store.count() == 0
+                return
+            await winner.execute(ending)
+            outcome = await losing
+            assert outcome == Replay("winner", 1) if ending == "COMMIT" else isinstance(outcome, Claimed)
+    finally:
+        await winner.close()
