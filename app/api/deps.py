@@ -11,6 +11,7 @@ from app.api.sse import StreamPolicy
 from app.protocol.errors import InvalidParamsError, VersionNotSupportedError
 from app.protocol.identity import Owner
 from app.service.agent_card import PROTOCOL_VERSION
+from app.service.push_configs import PushConfigService
 from app.service.tasks import TaskService
 from app.service.turns import Caller
 from app.store.base import TaskStore
@@ -41,6 +42,7 @@ class Services:
 
     store: TaskStore
     tasks: TaskService
+    push_configs: PushConfigService
     card: CardDocument
     streams: StreamPolicy
     max_body_bytes: int

@@ -96,8 +96,25 @@ async def _subscribe_to_task(exchange: Exchange, params: SubscribeToTaskRequest)
     return await exchange.services.tasks.subscribe_to_task(caller, params, last_event_id(exchange.request))
 
 
-async def _refuse_push(exchange: Exchange, _params: BaseModel) -> Answer:
-    exchange.services.tasks.refuse_push()
+async def _create_push_config(exchange: Exchange, params: TaskPushNotificationConfig) -> Answer:
+    caller = exchange.gate.caller(params.tenant)
+    return to_json(await exchange.services.push_configs.create_task_push_notification_config(caller, params))
+
+
+async def _get_push_config(exchange: Exchange, params: GetTaskPushNotificationConfigRequest) -> Answer:
+    caller = exchange.gate.caller(params.tenant)
+    return to_json(await exchange.services.push_configs.get_task_push_notification_config(caller, params))
+
+
+async def _list_push_configs(exchange: Exchange, params: ListTaskPushNotificationConfigsRequest) -> Answer:
+    caller = exchange.gate.caller(params.tenant)
+    return to_json(await exchange.services.push_configs.list_task_push_notification_configs(caller, params))
+
+
+async def _delete_push_config(exchange: Exchange, params: DeleteTaskPushNotificationConfigRequest) -> Answer:
+    caller = exchange.gate.caller(params.tenant)
+    await exchange.services.push_configs.delete_task_push_notification_config(caller, params)
+    return b"{}"
 
 
 async def _get_extended_agent_card(exchange: Exchange, _params: GetExtendedAgentCardRequest) -> Answer:
@@ -111,12 +128,14 @@ METHODS: Final[Mapping[str, tuple[type[BaseModel], Method]]] = {
     "ListTasks": (ListTasksRequest, _list_tasks),
     "CancelTask": (CancelTaskRequest, _cancel_task),
     "SubscribeToTask": (SubscribeToTaskRequest, _subscribe_to_task),
-    "CreateTaskPushNotificationConfig": (TaskPushNotificationConfig, _refuse_push),
-    "GetTaskPushNotificationConfig": (GetTaskPushNotificationConfigRequest, _refuse_push),
-    "ListTaskPushNotificationConfigs": (ListTaskPushNotificationConfigsRequest, _refuse_push),
-    "DeleteTaskPushNotificationConfig": (DeleteTaskPushNotificationConfigRequest, _refuse_push),
+    "CreateTaskPushNotificationConfig": (TaskPushNotificationConfig, _create_push_config),
+    "GetTaskPushNotificationConfig": (GetTaskPushNotificationConfigRequest, _get_push_config),
+    "ListTaskPushNotificationConfigs": (ListTaskPushNotificationConfigsRequest, _list_push_configs),
+    "DeleteTaskPushNotificationConfig": (DeleteTaskPushNotificationConfigRequest, _delete_push_config),
     "GetExtendedAgentCard": (GetExtendedAgentCardRequest, _get_extended_agent_card),
 }
+
+ABOUT_PUSH: Final = frozenset(name for name in METHODS if "PushNotificationConfig" in name)
 
 
 @router.post("/rpc", operation_id="JsonRpc", summary="Every operation, as JSON-RPC 2.0")
@@ -129,6 +148,9 @@ async def rpc(request: Request, services: ServicesDep) -> Response:
         request_id = orjson.dumps(envelope["id"])
         model, method = _method(envelope)
         gate = await get_gate(request, services)
+        if envelope["method"] in ABOUT_PUSH:
+            # Before the parameters are looked at (A2A 3.3.4).
+            services.push_configs.require()
         params = _params(model, envelope)
         answer = await method(Exchange(request, services, gate, request_id), params)
     except A2AError as error:

@@ -9,7 +9,8 @@ from pydantic.json_schema import models_json_schema
 
 from app.api.rest import CancelTaskBody
 from app.protocol.agent_card import AgentCard
-from app.protocol.requests import ListTasksResponse, SendMessageRequest
+from app.protocol.push import TaskPushNotificationConfig
+from app.protocol.requests import ListTaskPushNotificationConfigsResponse, ListTasksResponse, SendMessageRequest
 from app.protocol.types import SendMessageResponse, StreamResponse, Task
 
 _REF: Final = "#/components/schemas/"
@@ -63,6 +64,7 @@ REQUESTS: Final[dict[str, type[BaseModel]]] = {
     "SendMessage": SendMessageRequest,
     "SendStreamingMessage": SendMessageRequest,
     "CancelTask": CancelTaskBody,
+    "CreateTaskPushNotificationConfig": TaskPushNotificationConfig,
 }
 RESPONSES: Final[dict[str, type[BaseModel]]] = {
     "SendMessage": SendMessageResponse,
@@ -70,6 +72,9 @@ RESPONSES: Final[dict[str, type[BaseModel]]] = {
     "ListTasks": ListTasksResponse,
     "CancelTask": Task,
     "ListEvents": EventList,
+    "CreateTaskPushNotificationConfig": TaskPushNotificationConfig,
+    "GetTaskPushNotificationConfig": TaskPushNotificationConfig,
+    "ListTaskPushNotificationConfigs": ListTaskPushNotificationConfigsResponse,
     "GetAgentCard": AgentCard,
 }
 _MODELS: Final[list[type[BaseModel]]] = [*REQUESTS.values(), *RESPONSES.values(), StreamResponse, Error]

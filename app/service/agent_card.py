@@ -8,7 +8,7 @@ PROTOCOL_VERSION = "1.0"
 DEFAULT_MODES = ("text/plain",)
 
 
-def derive_card(card: AgentCard, store: TaskStore, public_url: str) -> AgentCard:
+def derive_card(card: AgentCard, store: TaskStore, public_url: str, *, sends_push: bool = False) -> AgentCard:
     """The card of the agent file, with interfaces and capabilities as this server has them.
 
     An extension is on it exactly when the store supports it; nothing here can be configured to say otherwise.
@@ -32,7 +32,7 @@ def derive_card(card: AgentCard, store: TaskStore, public_url: str) -> AgentCard
             )
         )
     capabilities = AgentCapabilities(
-        streaming=True, push_notifications=False, extended_agent_card=False, extensions=extensions
+        streaming=True, push_notifications=sends_push, extended_agent_card=False, extensions=extensions
     )
     return card.model_copy(
         update={

@@ -9,7 +9,6 @@ from typing import Final
 from app.protocol.errors import (
     FieldViolation,
     InvalidParamsError,
-    PushNotificationNotSupportedError,
     TaskNotFoundError,
     UnavailableError,
     UnsupportedOperationError,
@@ -17,9 +16,11 @@ from app.protocol.errors import (
 from app.protocol.events import Clock, utc_now
 from app.protocol.idempotency import IDEMPOTENCY_KEY_METADATA, IdempotencyKeyError, key_of, validate_key
 from app.protocol.lifecycle import copy_task
+from app.protocol.push import TaskPushNotificationConfig
 from app.protocol.requests import SendMessageRequest
 from app.protocol.types import Message, Role, Task, TaskState, TaskStatus
 from app.service.event_log import EventLog
+from app.service.push_configs import INLINE, PushConfigService, too_many
 from app.service.turns import BegunTurn, Caller, TurnRunner
 from app.store.base import (
     Busy,
@@ -35,6 +36,7 @@ from app.store.base import (
     Replay,
     refuse_turn,
 )
+from app.store.push_configs import TooManyPushConfigsError
 
 BUSY_RETRY: Final = 0.1
 """Seconds between tries while a turn runs elsewhere."""
@@ -65,6 +67,7 @@ class Sender:
         self,
         events: EventLog,
         runner: TurnRunner,
+        push_configs: PushConfigService,
         *,
         has_leases: bool,
         busy_wait: float,
@@ -74,6 +77,7 @@ class Sender:
     ) -> None:
         self._events = events
         self._runner = runner
+        self._push_configs = push_configs
         self._has_leases = has_leases
         self._busy_wait = busy_wait
         self._may_reply = may_reply
@@ -85,7 +89,7 @@ class Sender:
 
         Raises:
             InvalidParamsError: a field is wrong, or the two spellings of the key differ.
-            PushNotificationNotSupportedError: the send brings a webhook.
+            PushNotificationNotSupportedError: the send brings a webhook, and this server calls none.
             UnsupportedOperationError: a key, and a store that cannot honour it.
             UnavailableError: the process is about to end.
         """
@@ -93,9 +97,7 @@ class Sender:
         message = request.message
         if message.role is not Role.USER:
             raise InvalidParamsError.of("message.role", "must be ROLE_USER: a client speaks for its user")
-        configuration = request.configuration
-        if configuration is not None and configuration.task_push_notification_config is not None:
-            raise PushNotificationNotSupportedError
+        self._push_config(request, message.task_id)
         key = _key(message, header_key)
         if key is None:
             return None
@@ -116,7 +118,8 @@ class Sender:
         `with_task` asks for a copy of the task as the turn's first entry left it.
 
         Raises:
-            InvalidParamsError: the key belongs to another message, or the context is not the task's.
+            InvalidParamsError: the key belongs to another message, the context is not the task's, or the task has as
+                many webhooks as it may.
             TaskNotFoundError: the caller has no such task.
             UnsupportedOperationError: the task has ended, or its turn is still running after a short wait.
             UnavailableError: the store is full or out of reach; nothing was done.
@@ -129,9 +132,12 @@ class Sender:
                 status=TaskStatus(state=TaskState.SUBMITTED, timestamp=self._clock()),
                 history=[message],
             )
-            outcome = await caller.store.create_task(NewTask(task, key, self._runner.lease, hidden=self._may_reply))
+            push_config = self._push_config(request, None, task.id)
+            new = NewTask(task, key, self._runner.lease, hidden=self._may_reply, push_config=push_config)
+            outcome = await caller.store.create_task(new)
         else:
-            outcome = await self._continue(caller, message, message.task_id, key)
+            push_config = self._push_config(request, message.task_id)
+            outcome = await self._continue(caller, message, message.task_id, key, push_config)
         if isinstance(outcome, Conflict):
             raise InvalidParamsError.of(
                 f"message.metadata.{IDEMPOTENCY_KEY_METADATA}",
@@ -142,12 +148,28 @@ class Sender:
         as_begun = copy_task(outcome.task) if with_task else None
         self._events.publish(outcome.task.id, outcome.entry)
         self._runner.start(BegunTurn(caller, outcome.task, message, outcome.epoch, outcome.first_seq))
+        if push_config is not None:
+            await self._push_configs.changed(push_config)
         return Begun(outcome.task.id, outcome.first_seq, outcome.entry, as_begun)
 
+    def _push_config(
+        self, request: SendMessageRequest, task_id: str | None, new_id: str | None = None
+    ) -> TaskPushNotificationConfig | None:
+        configuration = request.configuration
+        if configuration is None or (config := configuration.task_push_notification_config) is None:
+            return None
+        config = self._push_configs.inline(config, task_id)
+        return config if new_id is None else config.model_copy(update={"task_id": new_id})
+
     async def _continue(
-        self, caller: Caller, message: Message, task_id: str, key: IdempotencyKey | None
+        self,
+        caller: Caller,
+        message: Message,
+        task_id: str,
+        key: IdempotencyKey | None,
+        push_config: TaskPushNotificationConfig | None,
     ) -> Claimed | Replay | Conflict:
-        turn = NewTurn(task_id, message, message.context_id, key, self._runner.lease)
+        turn = NewTurn(task_id, message, message.context_id, key, self._runner.lease, push_config)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._busy_wait
         while True:
@@ -172,7 +194,10 @@ class Sender:
         if not self._has_leases and self._runner.runs(turn.task_id):
             task = await caller.store.get(turn.task_id)
             return refuse_turn(task, turn) or Busy()
-        return await caller.store.begin_turn(turn)
+        try:
+            return await caller.store.begin_turn(turn)
+        except TooManyPushConfigsError as error:
+            raise too_many(error, INLINE) from None
 
 
 def _key(message: Message, header: str | None) -> str | None:

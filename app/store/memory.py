@@ -36,8 +36,10 @@ from app.store.base import (
     refuse_turn,
 )
 from app.store.memory_partition import Partition
+from app.store.memory_push import MemoryPushConfigs
 from app.store.memory_record import Parts, Record
 from app.store.memory_space import Space
+from app.store.push_configs import MAX_PUSH_CONFIGS
 from app.store.turns import LogTail, Renewal, StrandedTurn
 from app.store.wakeups import LocalWakeups, Wakeups
 
@@ -178,6 +180,7 @@ class _View(TaskStore):
                 space.release(self._owner, new.key.key)
             raise
         record.entries.append(update.data)
+        space.push.put(new.push_config, 0)
         space.take_lease(record, new.lease)
         space.wakeups.publish(task.id)
         return Claimed(task, record.epoch, 1, LogEntry(1, update.data), head=1)
@@ -197,10 +200,12 @@ class _View(TaskStore):
         if space.live_lease(record):
             return Busy()
         seq = record.head + 1
+        space.push.check(new.push_config)
         if new.key is not None:
             claim = space.claim(self._owner, new.key.key, new.key.message_id, new.task_id, seq)
             if not isinstance(claim, KeyClaimed):
                 return claim
+        space.push.put(new.push_config, seq - 1)
         space.take_lease(record, new.lease)
         record.attempt, record.turn_seq = 1, seq
         update = begin_turn_update(task, new.message, space.clock())
@@ -249,7 +254,7 @@ class _View(TaskStore):
         return Claimed(record.task(), record.epoch, record.head, LogEntry(0, b""), head=record.head)
 
 
-class MemoryTaskStore(_View):
+class MemoryTaskStore(_View, MemoryPushConfigs):
     """The store of `memory://`, and the anonymous owner's view of it."""
 
     def __init__(
@@ -261,11 +266,12 @@ class MemoryTaskStore(_View):
         max_keys: int = 100_000,
         key_ttl: float = 86_400.0,
         max_events_per_task: int | None = None,
+        max_push_configs: int = MAX_PUSH_CONFIGS,
         clock: Clock = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
         wakeups: Wakeups | None = None,
     ) -> None:
-        """Bounds: tasks in all (ended ones make room first), keys a tenant; times in seconds."""
+        """Bounds: tasks in all (ended ones make room first), keys a tenant, webhooks a task; times in seconds."""
         space = Space(
             max_tasks=max_tasks,
             terminal_ttl=terminal_ttl,
@@ -277,6 +283,7 @@ class MemoryTaskStore(_View):
             monotonic=monotonic,
             wakeups=wakeups or LocalWakeups(),
         )
+        space.push.limit = max_push_configs
         super().__init__(space, ANONYMOUS)
 
     async def renew_leases(self, turns: Mapping[str, int], lease: Lease) -> Renewal:
