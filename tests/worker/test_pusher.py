@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from app.bootstrap import build_app
@@ -171,7 +172,11 @@ async def test_a_receiver_that_is_gone_is_told_nothing_more(settings: Settings) 
     async with receiving(answers(410)) as gone, receiving() as receiver, server(settings) as api:
         task = await api.send("ask", inline(gone))
         await gone.received(1)
-        await api.send("chunks 5", inline(receiver), taskId=task["id"])
+        await api.send("ask", inline(receiver), taskId=task["id"])
+        for _ in range(5):
+            await api.send("ask", taskId=task["id"])
+            await receiver.received(len(receiver.requests) + 1)
+        await api.send("x", taskId=task["id"])
         await receiver.until(has_ended)
         assert len(gone.requests) == 1
         listed = (await api.get(f"/tasks/{task['id']}/pushNotificationConfigs")).json()["configs"]
@@ -253,21 +258,27 @@ async def test_a_direct_reply_is_told_alone_and_a_task_that_is_one_from_its_star
         assert [request.event for request in requests[1:]] == await log_of(api, task["id"])
 
 
-async def test_what_another_replica_deletes_is_told_nothing_more(postgres_url: str) -> None:
-    settings = push_settings(postgres_url)
-    async with receiving() as receiver, server(settings) as one, server(settings) as other:
-        task = await one.send("ask", inline(receiver, id="c"))
-        await receiver.until(lambda request: request.state == INPUT_REQUIRED)
-        path = f"/tasks/{task['id']}/pushNotificationConfigs/c"
-        assert (await other.http.delete(path)).status_code == 200
-        async with receiving() as kept, asyncio.timeout(TIMEOUT):
-            await one.send("ask", inline(kept), taskId=task["id"])
-            told = -1
-            # The replica that was delivering hears of it by a hint, and looks.
-            while told != len(receiver.requests):
-                told, turns = len(receiver.requests), len(kept.requests)
-                await one.send("ask", taskId=task["id"])
-                await kept.received(turns + 2)
+async def test_what_another_replica_replaces_is_let_go_of_at_once(postgres_url: str) -> None:
+    settings = push_settings(postgres_url, lease_ttl=60.0)
+    async with receiving() as old, receiving() as new, server(settings) as one, server(settings) as other:
+        task = await one.send("ask", inline(old, id="c"))
+        await old.until(lambda request: request.state == INPUT_REQUIRED)
+        body = {"id": "c", "url": new.url}
+        assert (await other.post(f"/tasks/{task['id']}/pushNotificationConfigs", body)).status_code == 200
+        await unclaimed(postgres_url)
+        told = len(old.requests)
+        await one.send("x", taskId=task["id"])
+        await new.until(has_ended)
+        assert len(old.requests) == told
+
+
+async def unclaimed(url: str) -> None:
+    """Return when nobody delivers, long before a lease is over or renewed."""
+    connection = await asyncpg.connect(url)
+    async with asyncio.timeout(TIMEOUT):
+        while await connection.fetchval("SELECT max(claimed_until) FROM push_configs"):  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(0.01)
+    await connection.close()
 
 
 async def test_two_replicas_never_both_deliver(postgres_url: str) -> None:
