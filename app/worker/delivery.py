@@ -129,6 +129,11 @@ class Delivery:
         return self._told and (not self._telling or asyncio.get_running_loop().time() - self._began > LINGER)
 
     @property
+    def ends_early(self) -> bool:
+        """Whether there will or may be more to tell when it has let go."""
+        return self._state == "active"
+
+    @property
     def due_in(self) -> float | None:
         """Seconds after which it is to be claimed again; `None` if it is not."""
         return self._delay if self._state == "active" and not self.parked else None

@@ -64,6 +64,7 @@ class Pusher:
         self._look = asyncio.Event()
         self._look_at = 0.0
         self._changed = asyncio.Event()
+        self._reporting = asyncio.Lock()
         self._recorded = 0.0
         self._closing = False
         self._stop_listening = wakeups.listen(self._hear)
@@ -141,19 +142,19 @@ class Pusher:
         )
         for found in claimed:
             delivery = Delivery(found, self._env, self._changed.set)
-            self._watched.pop(delivery.key[0], None)
             if delivery.key in self._deliveries:
                 # A claim of ours that was over is ours again; whoever delivers goes on.
                 continue
+            self._watched.pop(delivery.key[0], None)
             self._deliveries[delivery.key] = delivery
             self._told[delivery.key[0]] += 1
             self._supervisor.spawn(delivery.run(), "delivery")
         if sum(not found.failures for found in claimed) >= fresh:
             self._make_room()
-        later = asyncio.get_running_loop().time() + LOOK_INTERVAL
+        now = asyncio.get_running_loop().time()
         for name in (names or set()) & self._watched.keys():
-            # Nothing to tell, or somebody else tells it: its next changes are no reason to look at once.
-            self._watched[name] = later
+            # Nothing to tell yet, or somebody else tells it: then not every change is a reason to look.
+            self._watched[name] = now + LOOK_INTERVAL if self._watched[name] else now
 
     def _make_room(self) -> None:
         """Others wait: those that have had their turn come last from here on."""
@@ -178,12 +179,16 @@ class Pusher:
         elif task_id in self._told:
             self._doubted.add(task_id)
             self._changed.set()
-        elif (not_before := self._watched.get(task_id)) is not None and now >= not_before:
+        if task_id is not None and (not_before := self._watched.get(task_id)) is not None and now >= not_before:
             self._want(task_id)
 
     # -- reports
 
     async def _report(self) -> None:
+        async with self._reporting:
+            await self._report_alone()
+
+    async def _report_alone(self) -> None:
         now = asyncio.get_running_loop().time()
         renews = now - self._recorded >= self._lease.ttl / RENEWALS_PER_TTL
         if renews and not self._deliveries:
@@ -236,7 +241,7 @@ class Pusher:
             del self._told[delivery.key[0]]
         if self._closing:
             return
-        if delivery.parked:
+        if delivery.ends_early:
             self._watch(delivery.key[0])
         if delivery.due_in is not None:
             # The database counts whole milliseconds.
