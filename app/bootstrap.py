@@ -24,23 +24,34 @@ from app.protocol.media_types import input_modes
 from app.service.agent_card import derive_card
 from app.service.cancels import Canceller
 from app.service.event_log import EventLog
+from app.service.push_configs import PushConfigService
 from app.service.sends import Sender
 from app.service.tasks import TaskService
 from app.settings import Settings
 from app.store.base import Lease, Purged, RetentionPolicy, StoreStartError, TaskStore
 from app.store.memory import MemoryTaskStore
+from app.store.push_configs import PushConfigStore
 from app.store.turns import TurnStore
 from app.store.wakeups import LocalWakeups, Wakeups
+from app.telemetry import get_logger
+from app.worker.delivery import DeliveryEnv
+from app.worker.egress import EgressRules
 from app.worker.loop_watch import LoopWatch
+from app.worker.pusher import Pusher
 from app.worker.recovery import TurnRecovery
 from app.worker.runner import Runner
 from app.worker.supervisor import Supervisor
 from app.worker.sweeper import Sweeper
+from app.worker.webhooks import http_webhooks
+
+log = get_logger(__name__)
 
 RECOVERY_INTERVAL: Final = 1.0
 """Seconds between looks for turns that nobody runs: a turn that was handed over shall not wait."""
 SWEEP_INTERVAL: Final = 600.0
 """Seconds between sweeps at most."""
+PUSH_GRACE: Final = 2.0
+"""Seconds that webhooks which are being called may take at the end."""
 
 
 class StartError(Exception):
@@ -105,6 +116,7 @@ def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
             max_tasks=settings.memory_max_tasks,
             terminal_ttl=settings.memory_task_ttl,
             max_events_per_task=settings.max_events_per_task,
+            max_push_configs=settings.push_configs_per_task,
             wakeups=wakeups,
         )
     # Drivers and ORM are imported by those only who use them.
@@ -115,6 +127,7 @@ def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
             settings.store_url,
             wakeups=wakeups,
             max_events_per_task=settings.max_events_per_task,
+            max_push_configs=settings.push_configs_per_task,
             pool_size=settings.pool_size,
             sqlite_synchronous=settings.sqlite_synchronous,
             auto_migrate=settings.auto_migrate,
@@ -203,13 +216,17 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
         resources: Any = await stack.enter_async_context(agent.lifespan()) if agent.lifespan is not None else None
         events = EventLog(store, wakeups)
         stack.callback(events.close)
+        rules, push_store = egress_rules(settings), push_config_store(settings, store)
+        webhooks = http_webhooks(rules, timeout=settings.push_timeout)
+        calls = await stack.enter_async_context(webhooks) if push_store is not None else None
         supervisor = await stack.enter_async_context(Supervisor())
         turn_store = store if isinstance(store, TurnStore) else None
+        lease = Lease(worker_name(), settings.lease_ttl)
         runner = Runner(
             agent,
             events,
             supervisor,
-            lease=Lease(worker_name(), settings.lease_ttl),
+            lease=lease,
             cancel_grace=settings.cancel_grace,
             turn_timeout=settings.turn_timeout,
             turn_store=turn_store,
@@ -217,11 +234,25 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             resources=resources,
             limits=turn_limits(settings),
         )
-        card = derive_card(agent.card, store, settings.base_url)
+        card = derive_card(agent.card, store, settings.base_url, sends_push=push_store is not None)
         extensions = ExtensionPolicy(card)
+        pusher = None
+        if push_store is not None and calls is not None:
+            env = DeliveryEnv(
+                events,
+                calls,
+                lambda found: store.for_owner(found.owner),
+                retry=settings.push_retry,
+                may_reply=agent.may_reply,
+            )
+            pusher = Pusher(push_store, supervisor, env, wakeups, lease=lease)
+            supervisor.forever(pusher.deliver, "deliver")
+            supervisor.forever(pusher.record, "record deliveries")
+        push_configs = PushConfigService(push_store, check_url=rules.check_url, deliveries=pusher)
         sender = Sender(
             events,
             runner,
+            push_configs,
             spawn=supervisor.spawn,
             has_leases=turn_store is not None,
             busy_wait=settings.busy_wait,
@@ -236,11 +267,14 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             services.draining = True
             events.drain()
             await runner.drain(settings.shutdown_grace)
+            if pusher is not None:
+                await pusher.drain(PUSH_GRACE)
             events.close()
 
         services = Services(
             store=store,
             tasks=tasks,
+            push_configs=push_configs,
             card=CardDocument(card),
             extensions=extensions,
             streams=StreamPolicy(settings.keep_alive, settings.send_timeout, settings.max_streams),
@@ -266,12 +300,39 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             supervisor.forever(runner.keep_leases, "keep leases")
             supervisor.forever(runner.heed_hints, "heed hints")
             supervisor.forever(recovery.watch, "recover turns")
-            if settings.retention is not None:
-                policy = retention_policy(settings.retention, settings)
-                sweeper = Sweeper(turn_store, policy, interval=min(SWEEP_INTERVAL, settings.retention))
-                supervisor.forever(sweeper.sweep, "sweep")
+            keep_sweeping(supervisor, turn_store, settings)
         yield services
         await drain()
+
+
+def keep_sweeping(supervisor: Supervisor, turn_store: TurnStore, settings: Settings) -> None:
+    """Remove what the retention lets go, now and then, if there is one."""
+    if settings.retention is not None:
+        policy = retention_policy(settings.retention, settings)
+        sweeper = Sweeper(turn_store, policy, interval=min(SWEEP_INTERVAL, settings.retention))
+        supervisor.forever(sweeper.sweep, "sweep")
+
+
+def egress_rules(settings: Settings) -> EgressRules:
+    """Which webhooks may be called.
+
+    Raises:
+        StartError: the setting holds what is neither a host nor a network.
+    """
+    try:
+        return EgressRules.parse(settings.push_allow)
+    except ValueError as error:
+        raise StartError(f"A2A_PUSH_ALLOW: {error}.") from None
+
+
+def push_config_store(settings: Settings, store: TaskStore) -> PushConfigStore | None:
+    """Where push configurations are kept; `None` if no notifications are to be sent, or can be."""
+    if settings.push == "off":
+        return None
+    if isinstance(store, PushConfigStore) and store.supports_event_log():
+        return store
+    log.warning("A2A_PUSH is on, but the task store keeps no push configurations; none are sent")
+    return None
 
 
 def worker_name() -> str:
@@ -286,6 +347,7 @@ def build_app(settings: Settings, *, agent: Agent | None = None, store: TaskStor
         StartError: a setting makes a start impossible.
     """
     found = agent or load_agent(settings.agent)
+    egress_rules(settings)
     wakeups = build_wakeups(settings)
     kept = store or build_store(settings, wakeups)
 

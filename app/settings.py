@@ -90,6 +90,17 @@ class Settings(BaseSettings):
     shutdown_grace: Duration = 10.0
     """How long running turns may go on after SIGTERM."""
 
+    push: Literal["off", "on"] = "off"
+    """Send push notifications, where the store can keep their configurations."""
+    push_allow: str = ""
+    """Host names, addresses and networks, by comma, that webhooks may be at although they are not public."""
+    push_timeout: Duration = 10.0
+    """How long a webhook may take to answer."""
+    push_retry: Duration = 1.0
+    """Time before a notification that failed is sent again; doubled with each further failure, up to an hour."""
+    push_configs_per_task: Count = 20
+    """Webhooks that a task may have."""
+
     max_body_bytes: Annotated[Count, Beyond("413")] = 4 * 1024 * 1024
     """Largest request body, in bytes."""
     body_timeout: Annotated[Duration, Beyond("408, and the connection is closed")] = 30.0

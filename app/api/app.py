@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api import errors, jsonrpc, ops, rest, well_known
+from app.api import errors, jsonrpc, ops, rest, rest_push, well_known
 from app.api.deps import Services, State
 from app.api.extensions import SaysActivatedExtensions
 from app.api.openapi import DescribedFastAPI
@@ -39,10 +39,11 @@ def create_app(
         redirect_slashes=False,
     )
     app.include_router(rest.router)
+    app.include_router(rest_push.router)
     app.include_router(jsonrpc.router)
     app.include_router(well_known.router)
     app.include_router(ops.router)
-    for router in (jsonrpc.router, rest.router):
+    for router in (jsonrpc.router, rest.router, rest_push.router):
         app.include_router(router, prefix="/{tenant}", include_in_schema=False)
     app.add_middleware(SaysActivatedExtensions)
     errors.install(app)

@@ -12,6 +12,7 @@ from app.api.sse import StreamPolicy
 from app.protocol.errors import InvalidParamsError, VersionNotSupportedError
 from app.protocol.identity import Owner
 from app.service.agent_card import PROTOCOL_VERSION
+from app.service.push_configs import PushConfigService
 from app.service.tasks import TaskService
 from app.service.turns import Caller
 from app.store.base import TaskStore
@@ -42,6 +43,7 @@ class Services:
 
     store: TaskStore
     tasks: TaskService
+    push_configs: PushConfigService
     card: CardDocument
     extensions: ExtensionPolicy
     streams: StreamPolicy

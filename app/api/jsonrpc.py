@@ -107,8 +107,25 @@ async def _subscribe_to_task(exchange: Exchange, params: SubscribeToTaskRequest)
         return slot.respond(stream, _framing(exchange.id))
 
 
-async def _refuse_push(exchange: Exchange, _params: BaseModel) -> Answer:
-    exchange.services.tasks.refuse_push()
+async def _create_push_config(exchange: Exchange, params: TaskPushNotificationConfig) -> Answer:
+    caller = exchange.gate.caller(params.tenant)
+    return to_json(await exchange.services.push_configs.create_task_push_notification_config(caller, params))
+
+
+async def _get_push_config(exchange: Exchange, params: GetTaskPushNotificationConfigRequest) -> Answer:
+    caller = exchange.gate.caller(params.tenant)
+    return to_json(await exchange.services.push_configs.get_task_push_notification_config(caller, params))
+
+
+async def _list_push_configs(exchange: Exchange, params: ListTaskPushNotificationConfigsRequest) -> Answer:
+    caller = exchange.gate.caller(params.tenant)
+    return to_json(await exchange.services.push_configs.list_task_push_notification_configs(caller, params))
+
+
+async def _delete_push_config(exchange: Exchange, params: DeleteTaskPushNotificationConfigRequest) -> Answer:
+    caller = exchange.gate.caller(params.tenant)
+    await exchange.services.push_configs.delete_task_push_notification_config(caller, params)
+    return b"{}"
 
 
 async def _get_extended_agent_card(exchange: Exchange, _params: GetExtendedAgentCardRequest) -> Answer:
@@ -122,12 +139,14 @@ METHODS: Final[Mapping[str, tuple[type[BaseModel], Method]]] = {
     "ListTasks": (ListTasksRequest, _list_tasks),
     "CancelTask": (CancelTaskRequest, _cancel_task),
     "SubscribeToTask": (SubscribeToTaskRequest, _subscribe_to_task),
-    "CreateTaskPushNotificationConfig": (TaskPushNotificationConfig, _refuse_push),
-    "GetTaskPushNotificationConfig": (GetTaskPushNotificationConfigRequest, _refuse_push),
-    "ListTaskPushNotificationConfigs": (ListTaskPushNotificationConfigsRequest, _refuse_push),
-    "DeleteTaskPushNotificationConfig": (DeleteTaskPushNotificationConfigRequest, _refuse_push),
+    "CreateTaskPushNotificationConfig": (TaskPushNotificationConfig, _create_push_config),
+    "GetTaskPushNotificationConfig": (GetTaskPushNotificationConfigRequest, _get_push_config),
+    "ListTaskPushNotificationConfigs": (ListTaskPushNotificationConfigsRequest, _list_push_configs),
+    "DeleteTaskPushNotificationConfig": (DeleteTaskPushNotificationConfigRequest, _delete_push_config),
     "GetExtendedAgentCard": (GetExtendedAgentCardRequest, _get_extended_agent_card),
 }
+
+ABOUT_PUSH: Final = frozenset(name for name in METHODS if "PushNotificationConfig" in name)
 
 _CALLS: Final[Mapping[str, type[Any]]] = {
     name: create_model(name, params=(model, Field(default_factory=dict, validate_default=True)))
@@ -156,6 +175,9 @@ async def rpc(request: Request, services: ServicesDep) -> Response:
         # The version first: the methods of another have other names.
         gate = await get_gate(request, services)
         name = _method(envelope)
+        if name in ABOUT_PUSH:
+            # Before the parameters are looked at (A2A 3.3.4).
+            services.push_configs.require()
         exchange = Exchange(request, services, gate, request_id, {})
         answer = await METHODS[name][1](exchange, _params(name, body))
     except A2AError as error:

@@ -10,7 +10,8 @@ from pydantic.json_schema import models_json_schema
 
 from app.api.rest import CancelTaskBody
 from app.protocol.agent_card import AgentCard
-from app.protocol.requests import ListTasksResponse, SendMessageRequest
+from app.protocol.push import TaskPushNotificationConfig
+from app.protocol.requests import ListTaskPushNotificationConfigsResponse, ListTasksResponse, SendMessageRequest
 from app.protocol.types import SendMessageResponse, StreamResponse, Task
 
 _REF: Final = "#/components/schemas/"
@@ -103,6 +104,7 @@ REQUESTS: Final[dict[str, type[BaseModel]]] = {
     "SendMessage": SendMessageRequest,
     "SendStreamingMessage": SendMessageRequest,
     "CancelTask": CancelTaskBody,
+    "CreateTaskPushNotificationConfig": TaskPushNotificationConfig,
     "JsonRpc": JsonRpcRequest,
 }
 RESPONSES: Final[dict[str, type[BaseModel]]] = {
@@ -111,6 +113,9 @@ RESPONSES: Final[dict[str, type[BaseModel]]] = {
     "ListTasks": ListTasksResponse,
     "CancelTask": Task,
     "ListEvents": EventList,
+    "CreateTaskPushNotificationConfig": TaskPushNotificationConfig,
+    "GetTaskPushNotificationConfig": TaskPushNotificationConfig,
+    "ListTaskPushNotificationConfigs": ListTaskPushNotificationConfigsResponse,
     "GetAgentCard": AgentCard,
     "JsonRpc": JsonRpcResponse,
 }

@@ -28,9 +28,6 @@ REPLAYED: Final = {"Idempotency-Replayed": "true"}
 """Says that an earlier send with the same key began the turn."""
 
 TaskId = Annotated[str, Path(alias="id", description="The task's id.", max_length=MAX_ID_LENGTH)]
-ConfigId = Annotated[
-    str, Path(alias="configId", description="The push notification configuration's id.", max_length=MAX_ID_LENGTH)
-]
 TenantQuery = Annotated[str | None, Query(alias="tenant", description="The tenant, where the path names none.")]
 HistoryLength = Annotated[
     int | None,
@@ -175,64 +172,6 @@ async def list_events(
     events = b",".join(b'{"seq":%d,"event":%b}' % (entry.seq, entry.data) for entry in page.events)
     body = b'{"events":[%b],"earliestSeq":%d,"lastSeq":%d}' % (events, page.earliest_seq, page.last_seq)
     return Response(body, media_type=media_type(request))
-
-
-@router.post(
-    "/tasks/{id}/pushNotificationConfigs",
-    operation_id="CreateTaskPushNotificationConfig",
-    tags=["push notifications"],
-    summary="Create a push notification configuration",
-)
-async def create_task_push_notification_config(
-    _task_id: TaskId,
-    gate: GateDep,
-) -> Response:
-    """Answers PushNotificationNotSupportedError: this server sends none (A2A 3.1.7)."""
-    gate.services.tasks.refuse_push()
-
-
-@router.get(
-    "/tasks/{id}/pushNotificationConfigs",
-    operation_id="ListTaskPushNotificationConfigs",
-    tags=["push notifications"],
-    summary="List push notification configurations",
-)
-async def list_task_push_notification_configs(
-    _task_id: TaskId,
-    gate: GateDep,
-) -> Response:
-    """Answers PushNotificationNotSupportedError: this server sends none (A2A 3.1.9)."""
-    gate.services.tasks.refuse_push()
-
-
-@router.get(
-    "/tasks/{id}/pushNotificationConfigs/{configId}",
-    operation_id="GetTaskPushNotificationConfig",
-    tags=["push notifications"],
-    summary="Get a push notification configuration",
-)
-async def get_task_push_notification_config(
-    _task_id: TaskId,
-    _config_id: ConfigId,
-    gate: GateDep,
-) -> Response:
-    """Answers PushNotificationNotSupportedError: this server sends none (A2A 3.1.8)."""
-    gate.services.tasks.refuse_push()
-
-
-@router.delete(
-    "/tasks/{id}/pushNotificationConfigs/{configId}",
-    operation_id="DeleteTaskPushNotificationConfig",
-    tags=["push notifications"],
-    summary="Delete a push notification configuration",
-)
-async def delete_task_push_notification_config(
-    _task_id: TaskId,
-    _config_id: ConfigId,
-    gate: GateDep,
-) -> Response:
-    """Answers PushNotificationNotSupportedError: this server sends none (A2A 3.1.10)."""
-    gate.services.tasks.refuse_push()
 
 
 @router.get("/extendedAgentCard", operation_id="GetExtendedAgentCard", tags=["agent card"], summary="Extended card")

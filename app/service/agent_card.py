@@ -23,7 +23,7 @@ OURS: Final = (
 """What the server itself brings to the card."""
 
 
-def derive_card(card: AgentCard, store: TaskStore, public_url: str) -> AgentCard:
+def derive_card(card: AgentCard, store: TaskStore, public_url: str, *, sends_push: bool = False) -> AgentCard:
     """The card of the agent file, with interfaces and capabilities as this server has them.
 
     One of the server's own extensions is on it exactly when the store supports it; nothing here can be configured to
@@ -40,7 +40,7 @@ def derive_card(card: AgentCard, store: TaskStore, public_url: str) -> AgentCard
         if supported:
             extensions.append(declared.get(uri) or ours[uri])
     capabilities = AgentCapabilities(
-        streaming=True, push_notifications=False, extended_agent_card=False, extensions=extensions
+        streaming=True, push_notifications=sends_push, extended_agent_card=False, extensions=extensions
     )
     return card.model_copy(
         update={

@@ -12,7 +12,6 @@ from app.protocol.errors import (
     ContentTypeNotSupportedError,
     FieldViolation,
     InvalidParamsError,
-    PushNotificationNotSupportedError,
     TaskNotFoundError,
     UnavailableError,
     UnsupportedOperationError,
@@ -22,9 +21,11 @@ from app.protocol.idempotency import IDEMPOTENCY_KEY_METADATA, IdempotencyKeyErr
 from app.protocol.lifecycle import copy_task
 from app.protocol.limits import MESSAGE_LIMITS, MessageLimits
 from app.protocol.media_types import MediaTypes, media_type_of
+from app.protocol.push import TaskPushNotificationConfig
 from app.protocol.requests import SendMessageRequest
 from app.protocol.types import Message, Part, Role, Task, TaskState, TaskStatus
 from app.service.event_log import EventLog
+from app.service.push_configs import INLINE, PushConfigService, too_many
 from app.service.turns import BegunTurn, Caller, TurnRunner
 from app.store.base import (
     Busy,
@@ -40,6 +41,7 @@ from app.store.base import (
     Replay,
     refuse_turn,
 )
+from app.store.push_configs import TooManyPushConfigsError
 
 BUSY_RETRY: Final = 0.1
 """Seconds between tries while a turn runs elsewhere."""
@@ -72,6 +74,7 @@ class Sender:
         self,
         events: EventLog,
         runner: TurnRunner,
+        push_configs: PushConfigService,
         *,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         has_leases: bool,
@@ -85,6 +88,7 @@ class Sender:
         self._events = events
         self._runner = runner
         self._spawn = spawn
+        self._push_configs = push_configs
         self._has_leases = has_leases
         self._busy_wait = busy_wait
         self._may_reply = may_reply
@@ -100,7 +104,7 @@ class Sender:
         Raises:
             InvalidParamsError: a field is wrong or over a limit, or the two spellings of the key differ.
             ContentTypeNotSupportedError: a part is of a media type that no input mode of the card is.
-            PushNotificationNotSupportedError: the send brings a webhook.
+            PushNotificationNotSupportedError: the send brings a webhook, and this server calls none.
             UnsupportedOperationError: a key, and a store that cannot honour it.
             UnavailableError: the process is about to end.
         """
@@ -108,9 +112,7 @@ class Sender:
         message = request.message
         if message.role is not Role.USER:
             raise InvalidParamsError.of("message.role", "must be ROLE_USER: a client speaks for its user")
-        configuration = request.configuration
-        if configuration is not None and configuration.task_push_notification_config is not None:
-            raise PushNotificationNotSupportedError
+        self._push_config(request, message.task_id)
         self._check_limits(request)
         for index, part in enumerate(message.parts):
             # Nearly every part is plain text without a name for it.
@@ -161,7 +163,8 @@ class Sender:
         nothing, or a turn that runs.
 
         Raises:
-            InvalidParamsError: the key belongs to another message, or the context is not the task's.
+            InvalidParamsError: the key belongs to another message, the context is not the task's, or the task has as
+                many webhooks as it may.
             TaskNotFoundError: the caller has no such task.
             UnsupportedOperationError: the task has ended, or its turn is still running after a short wait.
             UnavailableError: the store is full or out of reach; nothing was done.
@@ -174,10 +177,12 @@ class Sender:
                 status=TaskStatus(state=TaskState.SUBMITTED, timestamp=self._clock()),
                 history=[message],
             )
-            new = NewTask(task, key, self._runner.lease, hidden=self._may_reply)
+            push_config = self._push_config(request, None, task.id)
+            new = NewTask(task, key, self._runner.lease, hidden=self._may_reply, push_config=push_config)
             outcome = await self._run_claimed(caller, request, caller.store.create_task(new))
         else:
-            outcome = await self._continue(caller, request, message.task_id, key)
+            push_config = self._push_config(request, message.task_id)
+            outcome = await self._continue(caller, request, message.task_id, key, push_config)
         if isinstance(outcome, Conflict):
             raise InvalidParamsError.of(
                 f"message.metadata.{IDEMPOTENCY_KEY_METADATA}",
@@ -186,7 +191,18 @@ class Sender:
         if isinstance(outcome, Replay):
             return Begun(outcome.task_id, outcome.first_seq, None, None)
         as_begun = copy_task(outcome.task) if with_task else None
+        if push_config is not None:
+            await self._push_configs.changed(push_config)
         return Begun(outcome.task.id, outcome.first_seq, outcome.entry, as_begun)
+
+    def _push_config(
+        self, request: SendMessageRequest, task_id: str | None, new_id: str | None = None
+    ) -> TaskPushNotificationConfig | None:
+        configuration = request.configuration
+        if configuration is None or (config := configuration.task_push_notification_config) is None:
+            return None
+        config = self._push_configs.inline(config, task_id)
+        return config if new_id is None else config.model_copy(update={"task_id": new_id})
 
     async def at_rest(self, task_id: str) -> None:
         """Return when no turn of the task runs in this process."""
@@ -244,10 +260,15 @@ class Sender:
         )
 
     async def _continue(
-        self, caller: Caller, request: SendMessageRequest, task_id: str, key: IdempotencyKey | None
+        self,
+        caller: Caller,
+        request: SendMessageRequest,
+        task_id: str,
+        key: IdempotencyKey | None,
+        push_config: TaskPushNotificationConfig | None,
     ) -> Claimed | Replay | Conflict:
         message = request.message
-        turn = NewTurn(task_id, message, message.context_id, key, self._runner.lease)
+        turn = NewTurn(task_id, message, message.context_id, key, self._runner.lease, push_config)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._busy_wait
         while True:
@@ -274,7 +295,10 @@ class Sender:
                 return Replay(turn.task_id, 0)
             task = await caller.store.get(turn.task_id)
             return refuse_turn(task, turn) or Busy()
-        return await caller.store.begin_turn(turn)
+        try:
+            return await caller.store.begin_turn(turn)
+        except TooManyPushConfigsError as error:
+            raise too_many(error, INLINE) from None
 
 
 def _key(message: Message, header: str | None) -> str | None:

@@ -1,6 +1,6 @@
 """A stream as a binding gets it: entries in order, and how it began."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,7 +42,7 @@ async def stream(
         yield [_trimmed(entry, history_length) for entry in batch] if history_length is not None else batch
 
 
-async def undecided(entries: AsyncIterator[Sequence[LogEntry]]) -> AsyncIterator[Sequence[LogEntry]]:
+async def undecided(entries: AsyncIterator[Sequence[LogEntry]]) -> AsyncGenerator[Sequence[LogEntry]]:
     """Hold back the Task that begins a stream until the next entry tells what it is: a bare Message comes alone."""
     held: list[LogEntry] | None = []
     async for batch in entries:

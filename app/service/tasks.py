@@ -3,13 +3,12 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
 from app.protocol.agent_card import AgentCard
 from app.protocol.errors import (
     InvalidParamsError,
     LogTruncatedError,
-    PushNotificationNotSupportedError,
     TaskNotFoundError,
     UnavailableError,
     UnsupportedOperationError,
@@ -201,10 +200,6 @@ class TaskService:
         if last == 0 and await caller.store.get(task_id) is None:
             raise TaskNotFoundError
         return EventPage(entries, earliest or 0, max(last, entries[-1].seq if entries else 0))
-
-    def refuse_push(self) -> NoReturn:
-        """The four operations on push configurations, on a server that sends none (A2A 3.3.4)."""
-        raise PushNotificationNotSupportedError
 
     def get_extended_agent_card(self) -> AgentCard:
         """GetExtendedAgentCard (A2A 3.1.11), on a server that has none."""

@@ -17,6 +17,7 @@ from app.store.scripts import Script, fetch
 from app.store.sql_head import Head
 from app.store.sql_operations import Operation
 from app.store.sql_plan import HeldKey, Plan
+from app.store.sql_push import PushStatements, read_stored_configs
 from app.store.sql_reads import ReadStatements
 from app.store.sql_tasks import read_stored, read_tasks
 from app.store.sql_writes import WriteStatements
@@ -55,15 +56,19 @@ class Appender:
         database: Database,
         reads: ReadStatements,
         writes: WriteStatements,
+        push: PushStatements,
         *,
         max_events: int | None,
+        max_push_configs: int,
         clock: Clock,
         publish: Callable[[str], None],
     ) -> None:
         self._database = database
         self._reads = reads
         self._writes = writes
+        self._push = push
         self._max_events = max_events
+        self._max_push_configs = max_push_configs
         self._clock = clock
         self._publish = publish
         self._queue: deque[_Queued] = deque()
@@ -182,7 +187,9 @@ class Appender:
                 self.snapshots_due.discard(task_id)
 
     def _script(self, operations: Sequence[Operation[Any]], *, careful: bool) -> Script[_Outcome]:
-        plan = Plan(max_events=self._max_events, now_ms=milliseconds(self._clock()))
+        plan = Plan(
+            max_events=self._max_events, max_push_configs=self._max_push_configs, now_ms=milliseconds(self._clock())
+        )
         yield from self._read(operations, plan, careful=careful)
         results: list[Any] = []
         for operation in operations:
@@ -190,7 +197,7 @@ class Appender:
                 results.append(operation.decide(plan))
             except Exception as error:
                 results.append(error)
-        yield from plan.store(self._writes)
+        yield from plan.store(self._writes, self._push)
         return _Outcome(results, plan)
 
     def _read(self, operations: Sequence[Operation[Any]], plan: Plan, *, careful: bool) -> Script[None]:
@@ -211,7 +218,12 @@ class Appender:
             plan.heads[head.id] = head
         for key, owner, *held in (yield from fetch(self._writes.held_keys, keys)) if keys else ():
             plan.held[key, bytes(owner)] = HeldKey(*held)
+        yield from self._read_more(operations, plan)
+
+    def _read_more(self, operations: Sequence[Operation[Any]], plan: Plan) -> Script[None]:
+        """Read what is not in the heads, of the tasks whose operations ask for it."""
         bodies: set[str] = set()
+        configured: set[str] = set()
         cursors: dict[str, int] = {}
         for operation in operations:
             found = plan.find(operation.owner, operation.task_id or "")
@@ -219,11 +231,15 @@ class Appender:
                 continue
             if operation.needs_body:
                 bodies.add(found.id)
+            if operation.has_push_config:
+                configured.add(found.id)
             after = operation.entries_after(found)
             if after is not None:
                 cursors[found.id] = min(after, cursors.get(found.id, after))
         if bodies:
             plan.bodies = yield from read_tasks(self._reads, sorted(bodies))
+        if configured:
+            plan.configs = yield from read_stored_configs(self._push, sorted(configured))
         if cursors:
             plan.entries = yield from read_stored(self._reads, cursors, RECENT_ENTRIES)
 

@@ -10,12 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final, Self
 
-from app.protocol.errors import UnsupportedOperationError
+from app.protocol.errors import PushNotificationNotSupportedError, UnsupportedOperationError
 from app.protocol.events import begin_turn_update, update_of, utc_now
 from app.protocol.identity import ANONYMOUS, Owner
 from app.protocol.lifecycle import TERMINAL, Event, copy_task, fold
+from app.protocol.push import TaskPushNotificationConfig
 from app.protocol.requests import ListTasksRequest, ListTasksResponse
 from app.protocol.types import Message, Task, TaskArtifactUpdateEvent
+from app.store.push_configs import PushConfigStore
 from app.store.values import (
     ArtifactDelta,
     Busy,
@@ -180,12 +182,13 @@ class TaskStore(ABC):
     # -- compound
 
     async def create_task(self, new: NewTask) -> "Claimed | Replay | Conflict":
-        """Claim the key, store the task and its first entry, take the lease.
+        """Claim the key, store the task, its first entry and its webhook, take the lease.
 
         All or nothing in a store with transactions. The default releases the key on every failure path, hides no task,
         and with a key whose task is not there yet waits for it, at most `CLAIM_WAIT` seconds.
 
         Raises:
+            PushNotificationNotSupportedError: a webhook, and no place for it.
             UnsupportedOperationError: a key, and no index of keys.
             UnavailableError: the store is full or out of reach.
         """
@@ -199,6 +202,7 @@ class TaskStore(ABC):
                 raise FencedError(f"a task {task.id} exists")
             if self.supports_event_log():
                 await self.append_event(task.id, 1, task)
+            await self._configure(new.push_config, 0)
         except BaseException:
             await self._release(new.key)
             raise
@@ -210,9 +214,11 @@ class TaskStore(ABC):
         """Claim the key, add the message to the history and a WORKING entry to the log, take a lease and a new epoch.
 
         A key that was claimed before answers first, whatever became of the task. Of concurrent calls for one task
-        exactly one is `Claimed`.
+        exactly one is `Claimed`. A webhook is stored with the turn.
 
         Raises:
+            PushNotificationNotSupportedError: a webhook, and no place for it.
+            TooManyPushConfigsError: a webhook, and the task has as many as it may.
             UnsupportedOperationError: a key, and no index of keys.
             UnavailableError: the index of keys is full, or the store out of reach.
         """
@@ -228,6 +234,7 @@ class TaskStore(ABC):
             update = begin_turn_update(task, new.message, utc_now())
             seq = await self.last_event_seq(task.id) + 1 if self.supports_event_log() else 0
             task = fold(task, update.event)
+            await self._configure(new.push_config, seq - 1)
             if self.supports_event_log():
                 await self.append_event(task.id, seq, update.event)
             await self.save(task)
@@ -323,6 +330,14 @@ class TaskStore(ABC):
     async def _release(self, key: IdempotencyKey | None) -> None:
         if key is not None:
             await self.release_idempotency_key(key.key)
+
+    async def _configure(self, config: TaskPushNotificationConfig | None, after: int) -> None:
+        if config is None:
+            return
+        # A view of some other owner is not what keeps the configurations, and cannot say whose this one is.
+        if not isinstance(self, PushConfigStore) or self.supports_owners():
+            raise PushNotificationNotSupportedError
+        await self.put_push_config(ANONYMOUS, config, after)
 
 
 def refuse_turn(task: Task | None, new: NewTurn) -> "Ended | ContextMismatch | NotFound | None":

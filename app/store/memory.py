@@ -36,8 +36,10 @@ from app.store.base import (
     refuse_turn,
 )
 from app.store.memory_partition import Partition
+from app.store.memory_push import MemoryPushConfigs
 from app.store.memory_record import Parts, Record
 from app.store.memory_space import Space
+from app.store.push_configs import MAX_PUSH_CONFIGS
 from app.store.turns import LogTail, Renewal, StrandedTurn
 from app.store.wakeups import LocalWakeups, Wakeups
 
@@ -180,6 +182,7 @@ class _View(TaskStore):
             raise
         record.entries.append(update.data)
         record.log_bytes = len(update.data)
+        space.push.put(new.push_config, 0)
         space.take_lease(record, new.lease)
         space.wakeups.publish(task.id)
         return Claimed(task, record.epoch, 1, LogEntry(1, update.data), head=1, log_bytes=record.log_bytes)
@@ -200,10 +203,12 @@ class _View(TaskStore):
             return Busy()
         seq = record.head + 1
         update = begin_turn_update(task, new.message, space.clock())
+        space.push.check(new.push_config)
         if new.key is not None:
             claim = space.claim(self._owner, new.key.key, new.key.message_id, new.task_id, seq)
             if not isinstance(claim, KeyClaimed):
                 return claim
+        space.push.put(new.push_config, seq - 1)
         space.take_lease(record, new.lease)
         record.attempt, record.turn_seq = 1, seq
         space.write(record, [update])
@@ -252,7 +257,7 @@ class _View(TaskStore):
         return Claimed(record.task(), record.epoch, record.head, LogEntry(0, b""), head=record.head)
 
 
-class MemoryTaskStore(_View):
+class MemoryTaskStore(_View, MemoryPushConfigs):
     """The store of `memory://`, and the anonymous owner's view of it."""
 
     def __init__(
@@ -264,11 +269,12 @@ class MemoryTaskStore(_View):
         max_keys: int = 100_000,
         key_ttl: float = 86_400.0,
         max_events_per_task: int | None = None,
+        max_push_configs: int = MAX_PUSH_CONFIGS,
         clock: Clock = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
         wakeups: Wakeups | None = None,
     ) -> None:
-        """Bounds: tasks in all (ended ones make room first), keys a tenant; times in seconds."""
+        """Bounds: tasks in all (ended ones make room first), keys a tenant, webhooks a task; times in seconds."""
         space = Space(
             max_tasks=max_tasks,
             terminal_ttl=terminal_ttl,
@@ -280,6 +286,7 @@ class MemoryTaskStore(_View):
             monotonic=monotonic,
             wakeups=wakeups or LocalWakeups(),
         )
+        space.push.limit = max_push_configs
         super().__init__(space, ANONYMOUS)
 
     async def renew_leases(self, turns: Mapping[str, int], lease: Lease) -> Renewal:

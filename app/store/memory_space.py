@@ -10,6 +10,7 @@ from app.protocol.identity import Owner
 from app.protocol.lifecycle import TURN_ENDING
 from app.protocol.types import Message
 from app.store.base import Conflict, KeyClaimed, Lease, Replay
+from app.store.memory_configs import KeptConfigs
 from app.store.memory_partition import Partition
 from app.store.memory_record import Parts, Record
 from app.store.values import check_claim
@@ -63,11 +64,17 @@ class Space:
         """Ended tasks with the time they ended, oldest first."""
         self.running: dict[str, Record] = {}
         """Tasks that are somebody's to run: neither ended nor waiting."""
+        self.push = KeptConfigs()
 
     def find(self, task_id: str) -> Record | None:
         """The task, whoever owns it."""
         owner = self.owners.get(task_id)
         return None if owner is None else self.partitions[owner].records[task_id]
+
+    def owned(self, owner: Owner, task_id: str) -> Record | None:
+        """The task, if it is this owner's, who sees it."""
+        record = self.find(task_id) if self.owners.get(task_id) == owner else None
+        return None if record is None or record.hidden else record
 
     def partition(self, owner: Owner) -> Partition:
         """The partition to write to, made if need be."""
@@ -104,6 +111,7 @@ class Space:
         owner = self.owners.pop(task_id)
         self.ended.pop(task_id, None)
         self.running.pop(task_id, None)
+        self.push.forget(task_id)
         partition = self.partitions[owner]
         partition.remove(partition.records[task_id])
         self.drop_if_empty(partition)

@@ -43,6 +43,7 @@ from app.store.engine_sqlite import Synchronous
 from app.store.engines import ConnectionLostError, LostCommitError, RacedError
 from app.store.listing import milliseconds
 from app.store.migrations import prepare
+from app.store.push_configs import MAX_PUSH_CONFIGS
 from app.store.scripts import Script, fetch
 from app.store.sql_operations import (
     AppendEvent,
@@ -55,6 +56,8 @@ from app.store.sql_operations import (
     SaveTask,
     TakeOver,
 )
+from app.store.sql_push import PushStatements
+from app.store.sql_push_configs import SqlPushConfigs
 from app.store.sql_reads import ReadStatements
 from app.store.sql_tasks import read_page, read_snapshot, read_tails
 from app.store.sql_turns import (
@@ -91,6 +94,7 @@ class _Core:
         *,
         wakeups: Wakeups,
         max_events: int | None,
+        max_push_configs: int,
         pool_size: int,
         synchronous: Synchronous,
         clock: Clock,
@@ -100,10 +104,19 @@ class _Core:
         self.reads = ReadStatements(build)
         self.writes = WriteStatements(build)
         self.turns = TurnStatements(build)
+        self.push = PushStatements(build)
+        self.max_push_configs = max_push_configs
         self.wakeups = wakeups
         self.clock = clock
         self.appender = Appender(
-            self.database, self.reads, self.writes, max_events=max_events, clock=clock, publish=wakeups.publish
+            self.database,
+            self.reads,
+            self.writes,
+            self.push,
+            max_events=max_events,
+            max_push_configs=max_push_configs,
+            clock=clock,
+            publish=wakeups.publish,
         )
 
     async def read(self, script: Callable[[], Script[T]]) -> T:
@@ -242,7 +255,7 @@ class _View(TaskStore):
         return (rows[0][0], rows[0][1]) if rows else (0, 0)
 
 
-class SqlTaskStore(_View):
+class SqlTaskStore(_View, SqlPushConfigs):
     """The store of `sqlite://` and `postgresql://`, and the anonymous owner's view of it."""
 
     def __init__(
@@ -251,6 +264,7 @@ class SqlTaskStore(_View):
         *,
         wakeups: Wakeups | None = None,
         max_events_per_task: int | None = None,
+        max_push_configs: int = MAX_PUSH_CONFIGS,
         pool_size: int = 5,
         sqlite_synchronous: Synchronous = "FULL",
         auto_migrate: bool = True,
@@ -265,11 +279,13 @@ class SqlTaskStore(_View):
             url,
             wakeups=wakeups or LocalWakeups(),
             max_events=max_events_per_task,
+            max_push_configs=max_push_configs,
             pool_size=pool_size,
             synchronous=sqlite_synchronous,
             clock=clock,
         )
         super().__init__(core, ANONYMOUS)
+        self._configs = core
         self._auto_migrate = auto_migrate
         self._stack = AsyncExitStack()
 
@@ -288,6 +304,7 @@ class SqlTaskStore(_View):
                 if core.database.dialect == "sqlite":
                     # The process that held these leases is gone: this one holds the file.
                     await core.repeatable(lambda: fetch(core.turns.release_all))
+                    await core.repeatable(lambda: fetch(core.push.free_all))
             except UnavailableError as error:
                 raise StoreStartError(error.message) from error
             group = await stack.enter_async_context(asyncio.TaskGroup())

@@ -55,6 +55,8 @@ class Operation(Generic[T]):
     """The idempotency key that is to be looked up."""
     needs_body: bool = False
     """Whether the whole task is to be read."""
+    has_push_config: bool = False
+    """Whether the push configurations of the task are to be read."""
     entries: int = 1
     size: int = 0
     """Log entries it writes, and their bytes, for the bounds of a transaction."""
@@ -103,6 +105,7 @@ class CreateTask(Operation[Claimed | Replay | Conflict]):
             raise FencedError(f"the task id {task.id} is taken")
         self.tried_seq = 0
         head = plan.create(self.owner, task, self._data, hidden=new.hidden)
+        plan.configure(new.push_config, 0)
         plan.claim(self.owner, new.key, task.id, 1)
         _take_lease(head, new.lease)
         return self._claimed(head)
@@ -119,6 +122,7 @@ class BeginTurn(Operation[Claimed | Replay | Conflict | Busy | Ended | ContextMi
     def __init__(self, owner: Owner, new: NewTurn, clock: Clock) -> None:
         self.owner, self.task_id = owner, _known(new.task_id)
         self.key = _storable_key(new.key)
+        self.has_push_config = new.push_config is not None
         self._new = new
         self._clock = clock
         self._written: LogEntry | None = None
@@ -144,6 +148,7 @@ class BeginTurn(Operation[Claimed | Replay | Conflict | Busy | Ended | ContextMi
         body = plan.bodies[head.id]
         update = begin_turn_update(body, new.message, self._clock())
         current = head.snapshot_seq == head.seq
+        plan.configure(new.push_config, head.seq)
         self.tried_seq = head.seq
         plan.claim(self.owner, new.key, head.id, head.seq + 1)
         _take_lease(head, new.lease)

@@ -10,11 +10,13 @@ from app.protocol.extensions import TURN_MESSAGE_METADATA
 from app.protocol.identity import Owner
 from app.protocol.lifecycle import fold
 from app.protocol.protojson import to_json
+from app.protocol.push import TaskPushNotificationConfig
 from app.protocol.types import Message, Task, TaskStatusUpdateEvent
 from app.store.engines import RacedError
 from app.store.scripts import Script, Statement, fetch, write
 from app.store.snapshots import SNAPSHOT_BYTES, encode_artifacts
 from app.store.sql_head import Head, encode_struct
+from app.store.sql_push import PushStatements, StoredConfigs, config_row
 from app.store.sql_writes import WriteStatements
 from app.store.tables import context_digest, owner_digest
 from app.store.values import Conflict, IdempotencyKey, KeyClaimed, LogEntry, Replay
@@ -39,7 +41,7 @@ class StoredEntry(NamedTuple):
 class Plan:
     """The rows a transaction has read, as they are after what was decided so far, and what is to be written for it."""
 
-    def __init__(self, *, max_events: int | None, now_ms: int) -> None:
+    def __init__(self, *, max_events: int | None, max_push_configs: int, now_ms: int) -> None:
         self.now_ms = now_ms
         self.heads: dict[str, Head] = {}
         self.held: dict[tuple[str, bytes], HeldKey] = {}
@@ -47,14 +49,18 @@ class Plan:
         """Whole tasks, for the operations that asked for them."""
         self.entries: dict[str, list[StoredEntry]] = {}
         """Entries already in the log, for operations that are tried again."""
+        self.configs: StoredConfigs = {}
+        """Push configurations of the tasks that are to get another."""
         self.changed: set[str] = set()
         """Tasks whose followers are to be woken."""
         self._max_events = max_events
+        self._max_push_configs = max_push_configs
         self._events: list[tuple[str, int, int, bytes]] = []
         self._messages: list[tuple[str, int, bytes]] = []
         self._moved: list[str] = []
         self._snapshots: dict[str, bytes] = {}
         self._claims: list[tuple[Any, ...]] = []
+        self._configs: list[tuple[Any, ...]] = []
         self._cleared: list[str] = []
         self._described: dict[str, tuple[Any, ...]] = {}
 
@@ -90,6 +96,11 @@ class Plan:
             digest = owner_digest(owner)
             self.held[key.key, digest] = HeldKey(key.message_id, task_id, first_seq)
             self._claims.append((key.key, digest, key.message_id, task_id, first_seq, self.now_ms))
+
+    def configure(self, config: TaskPushNotificationConfig | None, after: int) -> None:
+        """Add a webhook that hears of what follows a position; raises `TooManyPushConfigsError` as its store does."""
+        if config is not None:
+            self._configs.append(config_row(config, after, self.configs, self._max_push_configs))
 
     def create(self, owner: Owner, task: Task, entry: bytes | None = None, *, hidden: bool = False) -> Head:
         """Add a task, with the first entry of its log or with none."""
@@ -188,7 +199,7 @@ class Plan:
 
     # -- writing it
 
-    def store(self, sql: WriteStatements) -> Script[None]:
+    def store(self, sql: WriteStatements, push: PushStatements) -> Script[None]:
         """Write it all: heads in the order of their ids, then what hangs on them, then keys in their order.
 
         Raises:
@@ -211,6 +222,7 @@ class Plan:
         yield from write(sql.insert_events, self._events)
         yield from write(sql.put_snapshots, sorted(self._snapshots.items()))
         yield from write(sql.drop_events, dropped)
+        yield from write(push.put, sorted(self._configs))
         yield from _all(sql.insert_keys, sorted(self._claims))
 
     def _truncate(self) -> list[tuple[str, int]]:

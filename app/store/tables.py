@@ -31,6 +31,11 @@ def context_digest(context_id: str | None) -> int | None:
     return int.from_bytes(digest, signed=True)
 
 
+def config_digest(config_id: str) -> bytes:
+    """Stands for a push configuration's id, which is too long for an index."""
+    return hashlib.blake2b(config_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
 NAME: Final[TypeEngine[str]] = Text().with_variant(Text(collation="C"), "postgresql")
 
 
@@ -43,6 +48,9 @@ RUNNABLE: Final = text(f"state NOT IN ({_states(TERMINAL | INTERRUPTED)})")
 
 ENDED: Final = text(f"state IN ({_states(TERMINAL)})")
 """Tasks in a final state."""
+
+DELIVERABLE: Final = text("state = 'active'")
+"""Push configurations that have or will have something to be told."""
 
 
 class Base(SQLModel):
@@ -163,16 +171,32 @@ class IdempotencyKeyRow(Base, table=True):
 
 
 class PushConfigRow(Base, table=True):
-    """A webhook that hears of a task's events, and how far it has heard."""
+    """A webhook that hears of a task's events, how far it has heard, and who tells it."""
 
     __tablename__ = "push_configs"
+    __table_args__ = (
+        Index("ix_push_configs_due_ms", "due_ms", postgresql_where=DELIVERABLE, sqlite_where=DELIVERABLE),
+        # Room for the next versions of a row on its own page.
+        {"postgresql_with": {"fillfactor": "70"}},
+    )
 
     task_id: str = Field(sa_type=NAME, primary_key=True)
-    config_id: str = Field(sa_type=NAME, primary_key=True)
-    owner: bytes = Field(sa_type=LargeBinary)
+    config_hash: bytes = Field(sa_type=LargeBinary, primary_key=True)
+    """Digest of the id, which clients choose."""
+    state: str = Field(sa_type=NAME)
+    """Whether it is to be delivered to: `active`, `finished` or `disabled`."""
     position: int = Field(sa_type=BigInteger)
     """Newest entry delivered."""
-    created_ms: int = Field(sa_type=BigInteger)
+    revision: int = Field(sa_type=BigInteger)
+    """Raised with every replacement."""
+    failures: int = Field(sa_type=Integer)
+    """Deliveries that failed since the last that did not."""
+    due_ms: int = Field(sa_type=BigInteger)
+    """When it may be claimed, by the database's clock."""
+    claimed_by: str | None = Field(sa_type=NAME)
+    """Who delivers, or did last."""
+    claimed_until: int = Field(sa_type=BigInteger)
+    """By the database's clock; 0 for nobody."""
     data: bytes = Field(sa_type=LargeBinary)
     """A `TaskPushNotificationConfig` in ProtoJSON, credentials included."""
 

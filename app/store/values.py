@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from app.protocol.events import MESSAGE_PREFIX, STATUS_UPDATE_PREFIX, TASK_PREFIX, Update, decode_event
 from app.protocol.lifecycle import Event
+from app.protocol.push import TaskPushNotificationConfig
 from app.protocol.types import Artifact, Message, Task, TaskState, TaskStatusUpdateEvent
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -170,6 +171,8 @@ class NewTask:
     """`None` leaves the task for whoever takes it."""
     hidden: bool = False
     """Whether nobody sees the task before its first entry that is no bare Message, since it may never be one."""
+    push_config: TaskPushNotificationConfig | None = None
+    """A webhook that hears of the task from its first entry on; it has both ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,8 @@ class NewTurn:
     """Must equal the task's where it is given (A2A 3.4.3)."""
     key: IdempotencyKey | None = None
     lease: Lease | None = None
+    push_config: TaskPushNotificationConfig | None = None
+    """A webhook that hears of the task from the turn's first entry on; it has both ids."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,3 +91,15 @@ async def test_a_tenant_is_refused_since_the_store_cannot_keep_tenants_apart(api
 async def test_many_turns_at_once_stay_apart(api: Api) -> None:
     tasks = await asyncio.gather(*(api.send(f"chunks {number}") for number in range(1, 9)))
     assert sorted(len(task["artifacts"][0]["parts"]) for task in tasks) == list(range(1, 9))
+
+
+async def test_push_is_off_even_where_it_is_switched_on(script: Script, settings: Settings) -> None:
+    switched_on = settings.model_copy(update={"push": "on"})
+    async with serving(build_app(switched_on, agent=script.agent(), store=FiveMethodStore())) as http:
+        card = (await http.get("/.well-known/agent-card.json")).json()
+        assert card["capabilities"]["pushNotifications"] is False
+        for response in (
+            await http.get("/tasks/x/pushNotificationConfigs"),
+            await http.post("/rpc", json={"jsonrpc": "2.0", "id": 1, "method": "CreateTaskPushNotificationConfig"}),
+        ):
+            assert "PUSH_NOTIFICATION_NOT_SUPPORTED" in response.text

@@ -9,7 +9,9 @@ import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as pb
 from a2a.utils import errors as sdk_errors
+from google.protobuf import json_format
 
+from tests.receiver import receiving
 from tests.server import running_server
 
 AGENT = "tests.sdk_agent"
@@ -18,7 +20,7 @@ AGENT = "tests.sdk_agent"
 @pytest.fixture(params=["HTTP+JSON", "JSONRPC"])
 async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
     async with (
-        running_server(tmp_path, agent=AGENT, store_url="memory://") as server,
+        running_server(tmp_path, agent=AGENT, store_url="memory://", push="on", push_allow="127.0.0.1") as server,
         httpx.AsyncClient(timeout=10.0) as http,
     ):
         card = await A2ACardResolver(http, server.url).get_agent_card()
@@ -72,3 +74,33 @@ async def test_the_client_gets_the_errors_it_knows(client: Any) -> None:
         last = event
     with pytest.raises(sdk_errors.TaskNotCancelableError):
         await client.cancel_task(pb.CancelTaskRequest(id=last.status_update.task_id))
+
+
+async def test_the_client_configures_push_notifications_and_they_come(client: Any) -> None:
+    async with receiving() as receiver:
+        authentication = pb.AuthenticationInfo(scheme="Bearer", credentials="secret")
+        inline = pb.TaskPushNotificationConfig(id="inline", url=receiver.url, authentication=authentication)
+        request = message("ask")
+        request.configuration.task_push_notification_config.CopyFrom(inline)
+        events = [event async for event in client.send_message(request)]
+        task = events[0].task
+        config = pb.TaskPushNotificationConfig(task_id=task.id, id="mine", url=receiver.url, token="t")
+        created = await client.create_task_push_notification_config(config)
+        assert (created.task_id, created.id, created.url) == (task.id, "mine", receiver.url)
+        one = pb.GetTaskPushNotificationConfigRequest(task_id=task.id, id="mine")
+        assert await client.get_task_push_notification_config(one) == created
+        listing = pb.ListTaskPushNotificationConfigsRequest(task_id=task.id)
+        listed = await client.list_task_push_notification_configs(listing)
+        assert [found.id for found in listed.configs] == ["inline", "mine"]
+        gone = pb.DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="mine")
+        for _ in range(2):
+            await client.delete_task_push_notification_config(gone)
+        with pytest.raises(sdk_errors.TaskNotFoundError):
+            await client.get_task_push_notification_config(one)
+        async for _ in client.send_message(message("one", task_id=task.id, context_id=task.context_id)):
+            pass
+        told = await receiver.until(lambda request: request.state == "TASK_STATE_COMPLETED")
+        assert [notification.kind for notification in told][:2] == ["task", "statusUpdate"]
+        for notification in told:
+            assert notification.headers["authorization"] == "Bearer secret"
+            json_format.Parse(notification.body, pb.StreamResponse())

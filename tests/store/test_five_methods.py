@@ -1,10 +1,13 @@
 """What `TaskStore` gives a store of five methods: the defaults work, and what it cannot do it refuses loudly."""
 
+from collections.abc import Collection, Sequence
+
 import pytest
 
 from app.protocol import ANONYMOUS, Owner, Task, TaskState
-from app.protocol.errors import UnsupportedOperationError
+from app.protocol.errors import PushNotificationNotSupportedError, UnsupportedOperationError
 from app.protocol.events import update_of
+from app.protocol.push import TaskPushNotificationConfig
 from app.store.base import (
     ArtifactDelta,
     Claimed,
@@ -13,10 +16,12 @@ from app.store.base import (
     Ended,
     FencedError,
     KeyClaimed,
+    Lease,
     NewTask,
     NotFound,
     TaskStore,
 )
+from app.store.push_configs import ConfigKey, DeliveryReport, PushDelivery
 from app.store.turns import TurnStore
 from tests.five_methods import FiveMethodStore
 from tests.store.values import OTHER, Turn, a_task, begin, chunk, ended, new_task, new_turn
@@ -61,6 +66,35 @@ class Keyed(FiveMethodStore):
         await super().save(task)
 
 
+class Pushing(FiveMethodStore):
+    """Five methods and a place for webhooks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.configs: list[tuple[Owner, TaskPushNotificationConfig, int | None]] = []
+
+    async def put_push_config(self, owner: Owner, config: TaskPushNotificationConfig, after: int | None = None) -> bool:
+        self.configs.append((owner, config, after))
+        return True
+
+    async def get_push_config(self, owner: Owner, task_id: str, config_id: str) -> TaskPushNotificationConfig | None:
+        raise NotImplementedError
+
+    async def list_push_configs(self, owner: Owner, task_id: str) -> Sequence[TaskPushNotificationConfig] | None:
+        raise NotImplementedError
+
+    async def delete_push_config(self, owner: Owner, task_id: str, config_id: str) -> bool:
+        raise NotImplementedError
+
+    async def claim_deliveries(
+        self, lease: Lease, *, fresh: int, failed: int, task_ids: Collection[str] | None = None
+    ) -> Sequence[PushDelivery]:
+        raise NotImplementedError
+
+    async def record_deliveries(self, lease: Lease, reports: Sequence[DeliveryReport]) -> frozenset[ConfigKey]:
+        raise NotImplementedError
+
+
 async def test_it_promises_nothing_it_cannot_keep() -> None:
     store = FiveMethodStore()
     assert not store.supports_idempotency()
@@ -87,6 +121,31 @@ async def test_a_keyed_turn_is_refused_and_nothing_is_changed() -> None:
     with pytest.raises(UnsupportedOperationError):
         await store.begin_turn(new_turn(turn.task.id, key=KEY))
     assert await store.get(turn.task.id) == before
+
+
+async def test_a_webhook_is_refused_where_there_is_no_place_for_it() -> None:
+    store = FiveMethodStore()
+    config = TaskPushNotificationConfig(task_id="t", id="c", url="https://example.com")
+    with pytest.raises(PushNotificationNotSupportedError):
+        await store.create_task(NewTask(a_task(id="t"), push_config=config))
+    turn = await begin(store)
+    before = await store.get(turn.task.id)
+    with pytest.raises(PushNotificationNotSupportedError):
+        await store.begin_turn(new_turn(turn.task.id, push_config=config))
+    assert await store.get(turn.task.id) == before
+
+
+async def test_a_webhook_is_stored_with_its_turn_where_there_is_a_place_for_it() -> None:
+    store = Pushing()
+    task = a_task()
+    config = TaskPushNotificationConfig(task_id=task.id, id="c", url="https://example.com")
+    claimed = await store.create_task(NewTask(task, push_config=config))
+    assert isinstance(claimed, Claimed)
+    await Turn(store, claimed).say(TaskState.INPUT_REQUIRED)
+    again = config.model_copy(update={"id": "d"})
+    assert isinstance(await store.begin_turn(new_turn(task.id, push_config=again)), Claimed)
+    assert [(owner, kept) for owner, kept, _ in store.configs] == [(ANONYMOUS, config), (ANONYMOUS, again)]
+    assert store.configs[0][2] == 0
 
 
 async def test_the_bare_methods_it_lacks_say_so() -> None:

@@ -1,0 +1,1 @@
+"""What runs without a request: recovery is in `processes`, deliveries are here."""
