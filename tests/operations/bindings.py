@@ -96,9 +96,11 @@ async def served(
     script = Script()
     app = build_app(settings.model_copy(update=changes), agent=agent or script.agent(), store=store)
     async with serving(app) as http:
-        yield Api(http, script)
-        for gate in list(script.gates.values()):
-            gate.set()
+        try:
+            yield Api(http, script)
+        finally:
+            for gate in list(script.gates.values()):
+                gate.set()
 
 
 async def total(api: Api) -> int:
