@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from tests.jsonrpc_transport import JsonRpcTransport
+
 TIMEOUT = 5.0
 """Seconds that any wait in a test may take."""
 
@@ -97,10 +99,12 @@ class StreamingTransport(httpx.AsyncBaseTransport):
 
 
 @asynccontextmanager
-async def serving(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """The app with its lifespan running, and a client that speaks A2A 1.0 to it."""
+async def serving(app: FastAPI, binding: str = "HTTP+JSON") -> AsyncIterator[httpx.AsyncClient]:
+    """The app with its lifespan running, and a client that speaks A2A 1.0 to it, over REST as it is written or not."""
     async with app.router.lifespan_context(app) as state:
-        transport = StreamingTransport(app, dict(state or {}))
+        transport: httpx.AsyncBaseTransport = StreamingTransport(app, dict(state or {}))
+        if binding == "JSONRPC":
+            transport = JsonRpcTransport(transport)
         async with httpx.AsyncClient(
             transport=transport, base_url="http://agent.test", headers={"A2A-Version": "1.0"}, timeout=TIMEOUT * 2
         ) as client:
