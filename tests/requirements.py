@@ -25,7 +25,6 @@ class Requirement(NamedTuple):
 
 NO_PUSH: Final = "push notifications are not built yet; the card says so and the operations refuse"
 NO_AUTH: Final = "authentication is not built yet; the card declares no scheme"
-NO_MODES: Final = "input modes and extensions are not negotiated yet"
 OPERATOR: Final = "an operator's: the server speaks HTTP and stands behind a proxy"
 
 REQUIREMENTS: Final[Mapping[str, Requirement]] = {
@@ -33,7 +32,7 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "send.task": Requirement("3.1.1", "MUST", "A send is answered with the Task that tracks it, or with a Message."),
     "send.reply": Requirement("3.1.1", "MAY", "A direct Message is all there is: no task can be found for it."),
     "send.media-type": Requirement(
-        "3.1.1", "MUST", "A part of a media type that the agent does not take: ContentTypeNotSupportedError.", NO_MODES
+        "3.1.1", "MUST", "A part of a media type that the agent does not take: ContentTypeNotSupportedError."
     ),
     "send.terminal-task": Requirement("3.1.1", "MUST", "A message for a task that ended: UnsupportedOperationError."),
     "send.unknown-task": Requirement("3.1.1", "MUST", "A message for a task that is not there: TaskNotFoundError."),
@@ -87,7 +86,7 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
         "3.3.4", "MUST", "Declared, but not configured: an error of its own.", "the card cannot declare it without one"
     ),
     "capability.extension": Requirement(
-        "3.3.4", "MUST", "A required extension not named: ExtensionSupportRequiredError.", NO_MODES
+        "3.3.4", "MUST", "A required extension not named: ExtensionSupportRequiredError."
     ),
     # 3.4 Several turns
     "context.generated": Requirement("3.4.1", "MUST", "A context id that the server makes is in the answer."),
@@ -120,7 +119,7 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "push.delivery": Requirement("4.3.3", "MUST", "Each event is tried at least once for each webhook.", NO_PUSH),
     "push.timeout": Requirement("4.3.3", "SHOULD", "A webhook has a time to answer in.", NO_PUSH),
     "extensions.unknown": Requirement("4.6.3", "SHOULD", "Extensions that are not known are ignored."),
-    "extensions.activated": Requirement("4.6", "SHOULD", "The answer names what was activated.", NO_MODES),
+    "extensions.activated": Requirement("4.6", "SHOULD", "The answer names what was activated."),
     "bindings.equal": Requirement("5.1", "MUST", "Both bindings have the same operations, answers and errors."),
     "bindings.declared": Requirement("5.2", "MUST", "The card declares both bindings, with URL and version."),
     "errors.mapping": Requirement("5.4", "MUST", "Every error has the code and status of the specification's table."),
