@@ -18,7 +18,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-ver
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run install dev-install test test-long check bench lock upgrade format clean
+.PHONY: help run install dev-install test test-long check bench conformance lock upgrade format clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1	\2/p' Makefile | expand -t 14
@@ -42,6 +42,10 @@ check: dev-install ## Format, lints, types, architecture and tests: what CI runs
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/python -m pytest $(ARGS)
+
+conformance: dev-install ## Run the official conformance kit: TCK=checkout
+	@test -n "$(TCK)" || { echo "Say where the kit is: make conformance TCK=/path/to/a2a-tck" >&2; exit 2; }
+	$(BIN)/python -m tests.conformance $(TCK) $(ARGS)
 
 bench: dev-install ## Measure
 	$(BIN)/python -m benchmarks $(ARGS)

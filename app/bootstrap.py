@@ -261,7 +261,9 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             limits=message_limits(settings),
         )
         canceller = Canceller(events, runner, wait=settings.cancel_wait)
-        tasks = TaskService(events, sender, canceller, may_reply=agent.may_reply)
+        tasks = TaskService(
+            events, sender, canceller, may_reply=agent.may_reply, streaming=bool(card.capabilities.streaming)
+        )
 
         async def drain() -> None:
             services.draining = True

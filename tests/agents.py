@@ -63,6 +63,8 @@ class Script:
                 self.reached[rest].set()
                 await self.gates[rest].wait()
                 await turn.artifact("answer", "signed in")
+            case "signin":
+                await turn.require_auth("Sign in.")
             case "hold":
                 await turn.working("holding")
                 async with turn.artifact("before") as out:

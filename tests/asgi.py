@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from tests.jsonrpc_transport import JsonRpcTransport
+
 TIMEOUT = 5.0
 """Seconds that any wait in a test may take."""
 
@@ -106,10 +108,17 @@ class StreamingTransport(httpx.AsyncBaseTransport):
 
 
 @asynccontextmanager
-async def serving(app: FastAPI, around: Around = _as_it_is) -> AsyncIterator[httpx.AsyncClient]:
-    """The app with its lifespan running, and a client that speaks A2A 1.0 to it; `around` goes around each request."""
+async def serving(
+    app: FastAPI, around: Around = _as_it_is, binding: str = "HTTP+JSON"
+) -> AsyncIterator[httpx.AsyncClient]:
+    """The app with its lifespan running, and a client that speaks A2A 1.0 to it, over REST as it is written or not.
+
+    `around` goes around each request.
+    """
     async with app.router.lifespan_context(app) as state:
-        transport = StreamingTransport(app, dict(state or {}), around)
+        transport: httpx.AsyncBaseTransport = StreamingTransport(app, dict(state or {}), around)
+        if binding == "JSONRPC":
+            transport = JsonRpcTransport(transport)
         async with httpx.AsyncClient(
             transport=transport, base_url="http://agent.test", headers={"A2A-Version": "1.0"}, timeout=TIMEOUT * 2
         ) as client:

@@ -176,8 +176,14 @@ def settings(store_url: str) -> Settings:
 
 
 @pytest.fixture
-async def api(script: Script, settings: Settings) -> AsyncIterator[Api]:
-    async with serving(build_app(settings, agent=script.agent())) as http:
+def binding() -> str:
+    """What the test's requests are sent over; `on_both_bindings` and `everywhere` make it both in turn."""
+    return "HTTP+JSON"
+
+
+@pytest.fixture
+async def api(script: Script, settings: Settings, binding: str) -> AsyncIterator[Api]:
+    async with serving(build_app(settings, agent=script.agent()), binding=binding) as http:
         yield Api(http, script)
         for gate in list(script.gates.values()):
             gate.set()

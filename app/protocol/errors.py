@@ -132,10 +132,12 @@ class InvalidParamsError(A2AError):
         return cls(violations=[FieldViolation(field, description)])
 
     def details(self) -> list[dict[str, Any]]:
-        """A `BadRequest` that names the fields, or an `ErrorInfo` where no field is to blame."""
+        """A `BadRequest` that names the fields, if any is to blame, and the `ErrorInfo` by which clients know it."""
+        info = super().details()
         if not self.violations:
-            return super().details()
-        return [{"@type": _BAD_REQUEST, "fieldViolations": [violation._asdict() for violation in self.violations]}]
+            return info
+        fields = [violation._asdict() for violation in self.violations]
+        return [{"@type": _BAD_REQUEST, "fieldViolations": fields}, *info]
 
 
 class ParseError(InvalidParamsError):

@@ -27,20 +27,22 @@ def derive_card(card: AgentCard, store: TaskStore, public_url: str, *, sends_pus
     """The card of the agent file, with interfaces and capabilities as this server has them.
 
     One of the server's own extensions is on it exactly when the store supports it; nothing here can be configured to
-    say otherwise. The agent file may declare it to make it `required`; its other extensions stay as they are.
+    say otherwise. The agent file may declare it to make it `required`; its other extensions stay as they are. Streaming
+    is on it unless the agent file says `AgentCapabilities(streaming=False)`.
     """
+    streaming = card.capabilities.streaming is not False
     base = public_url.rstrip("/")
     declared = {extension.uri: extension for extension in card.capabilities.extensions}
     ours = {extension.uri: extension for extension in OURS}
     extensions = [extension for uri, extension in declared.items() if uri not in ours]
     for uri, supported in (
         (IDEMPOTENCY_EXTENSION_URI, store.supports_idempotency()),
-        (RESUME_EXTENSION_URI, store.supports_event_log()),
+        (RESUME_EXTENSION_URI, streaming and store.supports_event_log()),
     ):
         if supported:
             extensions.append(declared.get(uri) or ours[uri])
     capabilities = AgentCapabilities(
-        streaming=True, push_notifications=sends_push, extended_agent_card=False, extensions=extensions
+        streaming=streaming, push_notifications=sends_push, extended_agent_card=False, extensions=extensions
     )
     return card.model_copy(
         update={

@@ -1,14 +1,19 @@
 """How a task is cancelled, wherever its turn runs."""
 
 import asyncio
+from contextlib import suppress
+from typing import Final
 
 from app.protocol.errors import TaskNotCancelableError, TaskNotFoundError
 from app.protocol.events import Clock, update_of, utc_now
-from app.protocol.lifecycle import TERMINAL, fold
+from app.protocol.lifecycle import TERMINAL, TURN_ENDING, fold
 from app.protocol.types import Task, TaskState, TaskStatus, TaskStatusUpdateEvent
-from app.service.event_log import EventLog, Follower, StreamPausedError
+from app.service.event_log import EventLog, StreamPausedError
 from app.service.turns import Caller, TurnRunner
 from app.store.base import CancelFlagged, Claimed, Commit, Ended, FencedError, NotFound
+
+CANCEL_RETRY: Final = 0.1
+"""Seconds between looks at a task whose turn is over but not yet let go."""
 
 
 class Canceller:
@@ -23,7 +28,6 @@ class Canceller:
 
     async def cancel(self, caller: Caller, task_id: str) -> Task:
         """Stop the task and return it as it then is; raises as `TaskService.cancel_task` does."""
-        follower = self._events.follow(caller.store, task_id, TERMINAL)
         match await caller.store.begin_cancel(task_id, self._runner.lease):
             case NotFound():
                 raise TaskNotFoundError
@@ -33,7 +37,7 @@ class Canceller:
                 await self._commit_canceled(caller, claimed)
             case CancelFlagged() | Claimed():
                 self._runner.cancel(task_id)
-                await self._ended(caller, task_id, follower)
+                await self._stopped(caller, task_id)
         task = await caller.store.get(task_id)
         if task is None:
             raise TaskNotFoundError
@@ -56,19 +60,30 @@ class Canceller:
             # Somebody else ended it, or went on with it; the task says which.
             return
 
-    async def _ended(self, caller: Caller, task_id: str, follower: Follower) -> None:
-        """Wait a few seconds for the end of a task that was asked to stop."""
-        if caller.store.supports_event_log():
-            snapshot = await caller.store.snapshot(task_id)
-            if snapshot is None:
-                raise TaskNotFoundError
-            if snapshot.task.status.state in TERMINAL:
-                return
-            follower.start_at(snapshot.seq, current=True)
-        else:
-            follower.start_now()
-        try:
+    async def _stopped(self, caller: Caller, task_id: str) -> None:
+        """Wait a few seconds for the end of a task that was asked to stop.
+
+        A turn that has just asked its caller for something keeps its lease for a moment, and stops for nobody. Without
+        the lease the task only waits, and is cancelled from here.
+        """
+        keeps_log = caller.store.supports_event_log()
+        with suppress(TimeoutError, StreamPausedError):
             async with asyncio.timeout(self._wait):
-                await follower.finish()
-        except (TimeoutError, StreamPausedError):
-            return
+                while True:
+                    follower = self._events.follow(caller.store, task_id, TURN_ENDING)
+                    if not keeps_log:
+                        follower.start_now()
+                    snapshot = await caller.store.snapshot(task_id)
+                    if snapshot is None or snapshot.task.status.state in TERMINAL:
+                        return
+                    if snapshot.task.status.state not in TURN_ENDING:
+                        if keeps_log:
+                            follower.start_at(snapshot.seq, current=True)
+                        await follower.finish()
+                        continue
+                    await self._runner.finished(task_id, CANCEL_RETRY)
+                    outcome = await caller.store.begin_cancel(task_id, self._runner.lease)
+                    if isinstance(outcome, Claimed) and not self._runner.runs(task_id):
+                        await self._commit_canceled(caller, outcome)
+                        return
+                    self._runner.cancel(task_id)

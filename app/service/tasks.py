@@ -68,12 +68,14 @@ class TaskService:
         canceller: Canceller,
         *,
         may_reply: bool = False,
+        streaming: bool = True,
     ) -> None:
         """`may_reply`: whether the agent may answer with a bare Message, so that a new task may turn out to be none."""
         self._events = events
         self._sender = sender
         self._canceller = canceller
         self._may_reply = may_reply
+        self._streaming = streaming
 
     async def send_message(self, caller: Caller, request: SendMessageRequest, header_key: str | None = None) -> Answer:
         """SendMessage (A2A 3.1.1): answers when the turn has ended, or at once with `return_immediately`.
@@ -101,7 +103,11 @@ class TaskService:
 
         `last_event_id` resumes the stream of a keyed send; without a key it is refused, since it would begin a second
         turn.
+
+        Raises what `Sender.check` and `Sender.begin` raise, and `UnsupportedOperationError` where the card says that
+        this agent does not stream.
         """
+        self._check_streaming()
         key = self._sender.check(caller, request, header_key)
         keeps_log = caller.store.supports_event_log()
         cursor = _cursor(last_event_id) if last_event_id is not None and keeps_log else None
@@ -159,10 +165,11 @@ class TaskService:
 
         Raises:
             TaskNotFoundError: the caller has no such task.
-            UnsupportedOperationError: the task has ended and there is no cursor.
+            UnsupportedOperationError: the task has ended and there is no cursor, or this agent does not stream.
             StreamAtEndError: the task has ended and the cursor is at its end.
             InvalidParamsError: the cursor is not a position of this log.
         """
+        self._check_streaming()
         cursor = _cursor(last_event_id) if last_event_id is not None and caller.store.supports_event_log() else None
         self._sender.refuse_if_draining()
         follower = self._events.follow(caller.store, request.id, TERMINAL).pause_on_drain()
@@ -204,6 +211,11 @@ class TaskService:
     def get_extended_agent_card(self) -> AgentCard:
         """GetExtendedAgentCard (A2A 3.1.11), on a server that has none."""
         raise UnsupportedOperationError("This agent has no extended agent card.")
+
+    def _check_streaming(self) -> None:
+        """Before any task is looked up (A2A 3.3.4)."""
+        if not self._streaming:
+            raise UnsupportedOperationError("This agent does not stream; send without streaming, and poll.")
 
     # -- turns
 

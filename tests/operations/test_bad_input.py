@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Api
+from tests.operations.conftest import JSON_RPC, REST, on_both_bindings
+from tests.requirements import requirement
 
 MESSAGE: dict[str, Any] = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 
@@ -63,10 +65,6 @@ FIELDS = [
     (configured(taskPushNotificationConfig={}), "configuration.taskPushNotificationConfig.url"),
     (json.dumps({"message": MESSAGE, "tenant": 7}).encode(), "tenant"),
     (json.dumps({"message": MESSAGE, "metadata": "x"}).encode(), "metadata"),
-    (b"[]", "body"),
-    (b'"hello"', "body"),
-    (b"null", "body"),
-    (b"7", "body"),
 ]
 
 NO_JSON = {
@@ -93,7 +91,10 @@ async def nothing_happened(api: Api) -> bool:
     return listing["totalSize"] == 0 and api.script.runs == 0 and (await api.get("/readyz")).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/message:send", "/message:stream"])
+@requirement("errors.validation", "errors.names-field", "data.required")
+@pytest.mark.parametrize(
+    ("binding", "path"), [(REST, "/message:send"), (REST, "/message:stream"), (JSON_RPC, "/message:send")]
+)
 @pytest.mark.parametrize(("body", "field"), FIELDS)
 async def test_a_wrong_field_is_named_and_nothing_runs(api: Api, path: str, body: bytes, field: str) -> None:
     response = await api.post(path, content=body, headers={"Content-Type": "application/json"})
@@ -106,6 +107,15 @@ async def test_a_wrong_field_is_named_and_nothing_runs(api: Api, path: str, body
     assert await nothing_happened(api)
 
 
+@pytest.mark.parametrize("body", [b"[]", b'"hello"', b"null", b"7"])
+async def test_a_body_that_is_no_object_is_refused(api: Api, body: bytes) -> None:
+    response = await api.post("/message:send", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["details"][0]["fieldViolations"][0]["field"] == "body"
+    assert await nothing_happened(api)
+
+
+@requirement("security.limits")
 @pytest.mark.parametrize("case", NO_JSON)
 async def test_what_is_no_storable_json_is_refused(api: Api, case: str) -> None:
     response = await api.post("/message:send", content=NO_JSON[case], headers={"Content-Type": "application/json"})
@@ -114,11 +124,14 @@ async def test_what_is_no_storable_json_is_refused(api: Api, case: str) -> None:
     assert await nothing_happened(api)
 
 
+@on_both_bindings
 async def test_text_that_only_looks_like_an_escaped_nul_is_kept(api: Api) -> None:
     task = await api.send("a\\u0000b")
     assert task["history"][0]["parts"] == [{"text": "a\\u0000b"}]
 
 
+@requirement("data.unknown")
+@on_both_bindings
 async def test_unknown_members_are_ignored_and_snake_case_is_read(api: Api) -> None:
     message = {"message_id": "m", "role": "ROLE_USER", "parts": [{"text": "hello", "shape": "round"}], "mood": {}}
     response = await api.post("/message:send", {"message": message, "configuration": {"history_length": 0}, "x": [1]})
@@ -143,6 +156,7 @@ async def test_json_under_each_of_its_names_is_read(api: Api, content_type: str)
     assert response.status_code == 200
 
 
+@requirement("rest.media-type")
 async def test_an_answer_mirrors_the_media_type_that_was_spoken_or_accepted(api: Api) -> None:
     a2a = "application/a2a+json"
     body = {"message": api.message("x")}
@@ -197,6 +211,7 @@ async def test_a_wrong_path_or_query_is_a_plain_refusal(api: Api, path: str) -> 
     assert response.json()["error"]["code"] == response.status_code
 
 
+@requirement("rest.errors")
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -217,6 +232,8 @@ async def test_an_unknown_path_or_method_answers_in_the_protocols_shape(
     assert error["details"][0]["domain"] == "a2a-protocol.org"
 
 
+@requirement("version.unsupported", "version.empty")
+@on_both_bindings
 @pytest.mark.parametrize("version", ["", "0.3", "2.0", "1", "banana", "1.1"])
 async def test_another_protocol_version_is_refused_and_the_supported_one_named(api: Api, version: str) -> None:
     response = await api.http.get("/tasks", headers={"A2A-Version": version})
@@ -226,17 +243,23 @@ async def test_another_protocol_version_is_refused_and_the_supported_one_named(a
     assert detail["metadata"]["supportedVersions"] == "1.0"
 
 
+@requirement("version.patch")
+@on_both_bindings
 @pytest.mark.parametrize("version", ["1.0", "1.0.1", " 1.0 "])
 async def test_patch_numbers_of_the_version_are_ignored(api: Api, version: str) -> None:
     assert (await api.http.get("/tasks", headers={"A2A-Version": version})).status_code == 200
 
 
+@requirement("version.query")
+@on_both_bindings
 async def test_the_version_may_stand_in_the_query(api: Api) -> None:
     del api.http.headers["A2A-Version"]
     assert (await api.http.get("/tasks?A2A-Version=1.0")).status_code == 200
     assert (await api.http.get("/tasks")).status_code == 400
 
 
+@requirement("capability.push")
+@on_both_bindings
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -247,11 +270,14 @@ async def test_the_version_may_stand_in_the_query(api: Api) -> None:
     ],
 )
 async def test_push_configurations_are_refused_before_the_task_is_looked_up(api: Api, method: str, path: str) -> None:
-    response = await api.http.request(method, path)
+    body = {"url": "https://example.com/hook"} if method == "POST" else None
+    response = await api.http.request(method, path, json=body)
     assert response.status_code == 400
     assert response.json()["error"]["details"][0]["reason"] == "PUSH_NOTIFICATION_NOT_SUPPORTED"
 
 
+@requirement("capability.extended-card")
+@on_both_bindings
 async def test_there_is_no_extended_card(api: Api) -> None:
     response = await api.get("/extendedAgentCard")
     assert response.status_code == 400

@@ -12,6 +12,7 @@ from tests.agents import Script
 from tests.asgi import TIMEOUT, serving
 from tests.conftest import Api, read_events
 from tests.postgres import postgres_server
+from tests.requirements import requirement
 from tests.server import run_console, running_server
 
 
@@ -35,6 +36,7 @@ async def test_thirty_streams_and_fifty_sends_share_five_connections(
         assert {stream[-1] for stream in streams} == {"5"}
 
 
+@requirement("errors.temporary")
 async def test_a_short_outage_is_waited_out_by_the_turn_and_told_to_requests(
     script: Script, settings: Settings
 ) -> None:
@@ -72,6 +74,7 @@ async def swept(script: Script, settings: Settings, tmp_path: Path) -> AsyncIter
 
 
 @pytest.mark.setting("retention")
+@requirement("keys.outlive", "security.retention")
 async def test_with_a_retention_ended_tasks_go_and_a_retried_key_never_runs_again(swept: Api) -> None:
     waiting = await swept.send("ask")
     body = {"message": swept.message("hello")}

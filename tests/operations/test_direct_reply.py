@@ -13,6 +13,7 @@ from tests.asgi import TIMEOUT, serving
 from tests.conftest import Api
 from tests.five_methods import FiveMethodStore
 from tests.operations.conftest import on_every_store
+from tests.requirements import requirement
 
 KEY = "direct-reply-key-1"
 TASK_METHODS = [("GET", ""), ("POST", ":cancel"), ("POST", ":subscribe"), ("GET", "/events")]
@@ -46,6 +47,7 @@ async def assert_nowhere(api: Api, task_id: str) -> None:
     assert (await api.post("/message:send", follow_up)).status_code == 404
 
 
+@requirement("send.reply")
 @on_every_store
 async def test_a_reply_is_a_bare_message_and_there_is_no_task(api: Api) -> None:
     message = await replied(api, "reply hi there")
@@ -56,6 +58,7 @@ async def test_a_reply_is_a_bare_message_and_there_is_no_task(api: Api) -> None:
     await assert_nowhere(api, task_id_of(api))
 
 
+@requirement("stream.reply-only")
 @on_every_store
 async def test_a_stream_of_a_reply_is_that_message_alone(api: Api) -> None:
     (event,) = await api.stream_of("reply hi")

@@ -7,10 +7,12 @@ from openapi_spec_validator import validate
 
 from app.protocol.extensions import IDEMPOTENCY_EXTENSION_URI, RESUME_EXTENSION_URI
 from tests.conftest import Api
+from tests.requirements import requirement
 
 CARD = "/.well-known/agent-card.json"
 
 
+@requirement("card.true", "bindings.declared")
 async def test_the_card_says_what_the_server_does(api: Api) -> None:
     card = (await api.get(CARD)).json()
     assert card["name"] == "Test agent"
@@ -28,11 +30,13 @@ async def test_the_card_says_what_the_server_does(api: Api) -> None:
     assert card["defaultInputModes"] == card["defaultOutputModes"] == ["text/plain"]
 
 
+@requirement("card.place")
 async def test_the_card_needs_no_version_header(api: Api) -> None:
     del api.http.headers["A2A-Version"]
     assert (await api.get(CARD)).status_code == 200
 
 
+@requirement("card.cache")
 async def test_the_card_can_be_cached(api: Api) -> None:
     response = await api.get(CARD)
     etag, modified = response.headers["etag"], response.headers["last-modified"]
@@ -57,6 +61,7 @@ async def test_the_card_can_be_cached(api: Api) -> None:
         assert (await api.http.get(CARD, headers=headers)).status_code == 200
 
 
+@requirement("rest.routes")
 async def test_the_openapi_document_is_valid_and_tells_what_is_true(api: Api) -> None:
     document = (await api.get("/openapi.json")).json()
     validate(document)

@@ -14,6 +14,7 @@ from tests.agents import CARD
 from tests.conftest import Api
 from tests.five_methods import FiveMethodStore
 from tests.operations.bindings import invoke, on_both_bindings, served, total
+from tests.requirements import requirement
 
 ONE, TWO, ELSEWHERE = "urn:test:one", "urn:test:two/v2", "urn:test:elsewhere"
 
@@ -57,6 +58,7 @@ NAMED: list[tuple[str | None, list[str]]] = [
 ]
 
 
+@requirement("extensions.activated")
 @on_both_bindings
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
 async def test_what_the_client_names_and_the_card_knows_is_active_for_handler_and_client(
@@ -107,6 +109,7 @@ def params(api: Api, operation: str, task_id: str) -> dict[str, Any]:
     return {} if operation == "ListTasks" else {"id": task_id}
 
 
+@requirement("capability.extension")
 @on_both_bindings
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_what_the_card_requires_has_to_be_named(settings: Settings, binding: str, operation: str) -> None:

@@ -11,6 +11,7 @@ from tests.agents import Script
 from tests.asgi import serving
 from tests.conftest import Api
 from tests.five_methods import FiveMethodStore
+from tests.requirements import requirement
 
 
 @pytest.fixture
@@ -53,6 +54,7 @@ async def test_a_follow_up_stream_begins_with_the_task(api: Api) -> None:
     assert events[-1].state == "TASK_STATE_COMPLETED"
 
 
+@requirement("card.extensions")
 async def test_keys_are_refused_and_not_advertised(api: Api) -> None:
     body = {"message": api.message("x")}
     response = await api.post("/message:send", body, headers={"Idempotency-Key": "k" * 16})

@@ -11,9 +11,10 @@ from app.protocol.extensions import IDEMPOTENCY_EXTENSION_URI
 from app.protocol.idempotency import IDEMPOTENCY_KEY_METADATA, new_key
 from app.settings import Settings
 from tests.conftest import Api
-from tests.operations.conftest import on_every_store
+from tests.operations.conftest import everywhere, is_at_end
+from tests.requirements import requirement
 
-pytestmark = on_every_store
+pytestmark = everywhere
 
 KEY = "0123456789abcdef"
 
@@ -45,6 +46,7 @@ async def test_a_retry_waits_for_the_turn_as_any_send_does(api: Api) -> None:
     assert api.script.runs == 1
 
 
+@requirement("keys.conflict")
 async def test_a_key_used_for_another_message_is_a_conflict(api: Api) -> None:
     await api.post("/message:send", keyed(api, "hello"))
     response = await api.post("/message:send", keyed(api, "hello"))
@@ -55,13 +57,14 @@ async def test_a_key_used_for_another_message_is_a_conflict(api: Api) -> None:
     assert api.script.runs == 1
 
 
-async def test_a_retried_stream_is_the_stream_of_the_first_turn(api: Api) -> None:
+@requirement("keys.streams")
+async def test_a_retried_stream_is_the_stream_of_the_first_turn(api: Api, binding: str) -> None:
     body = keyed(api, "chunks 5")
     whole = await api.stream("/message:stream", body)
     assert await api.stream("/message:stream", body) == whole
     assert await api.stream("/message:stream", body, headers={"Last-Event-ID": "4"}) == whole[4:]
     at_end = await api.post("/message:stream", body, headers={"Last-Event-ID": str(len(whole))})
-    assert at_end.status_code == 204
+    assert is_at_end(at_end, binding)
     assert api.script.runs == 1
 
 
@@ -88,6 +91,7 @@ async def test_a_follow_up_that_is_retried_runs_once(api: Api) -> None:
     assert api.script.runs == 2
 
 
+@requirement("keys.once")
 async def test_identical_sends_at_once_run_once(api: Api) -> None:
     body = keyed(api, "chunks 3")
     responses = await asyncio.gather(*(api.post("/message:send", body) for _ in range(32)))
@@ -97,6 +101,7 @@ async def test_identical_sends_at_once_run_once(api: Api) -> None:
     assert api.script.runs == 1
 
 
+@requirement("keys.freed")
 async def test_a_refused_follow_up_leaves_its_key_free(api: Api) -> None:
     task_id = await api.held("g")
     body = keyed(api, "hello", taskId=task_id)
@@ -132,6 +137,7 @@ async def test_a_malformed_key_is_named_and_nothing_runs(api: Api, key: object) 
     assert api.script.runs == 0
 
 
+@requirement("keys.scope")
 async def test_the_same_key_of_another_tenant_is_another_key(api: Api) -> None:
     acme = Api(api.http, api.script, tenant="acme")
     body = keyed(api, "hello")

@@ -7,6 +7,8 @@ import httpx
 import pytest
 
 from tests.conftest import Api, Event, read_events
+from tests.operations.conftest import on_every_store
+from tests.requirements import requirement
 
 
 async def call(api: Api, method: str, params: Any, path: str = "/rpc", **headers: str) -> dict[str, Any]:
@@ -35,6 +37,8 @@ async def streamed(api: Api, method: str, params: Any, **headers: str) -> list[E
     return events
 
 
+@requirement("bindings.equal", "rpc.methods")
+@on_every_store
 @pytest.mark.parametrize("path", ["/rpc", "/rpc/"])
 async def test_the_operations_answer_as_over_rest(api: Api, path: str) -> None:
     task = (await call(api, "SendMessage", {"message": api.message("hello")}, path))["result"]["task"]
@@ -55,6 +59,8 @@ async def test_params_are_read_in_snake_case_too(api: Api) -> None:
     assert (await call(api, "ListTasks", {"page_size": 1, "context_id": "c"}))["result"]["pageSize"] == 1
 
 
+@requirement("rpc.streams")
+@on_every_store
 async def test_streams_carry_the_requests_id_and_resume_as_over_rest(api: Api) -> None:
     whole = await streamed(api, "SendStreamingMessage", {"message": api.message("chunks 4")})
     assert [event.id for event in whole] == [str(number) for number in range(1, 8)]
@@ -67,6 +73,7 @@ async def test_streams_carry_the_requests_id_and_resume_as_over_rest(api: Api) -
     assert at_end["error"]["code"] == -32004
 
 
+@requirement("rpc.envelope")
 @pytest.mark.parametrize("given", ["0", '""', "null", "1.5", '"a"', "-7", "12345678901234"])
 async def test_the_id_comes_back_as_it_was(api: Api, given: str) -> None:
     body = f'{{"jsonrpc":"2.0","id":{given},"method":"GetTask","params":{{"id":"nowhere"}}}}'
@@ -75,6 +82,7 @@ async def test_the_id_comes_back_as_it_was(api: Api, given: str) -> None:
     assert response.json()["error"]["code"] == -32001
 
 
+@requirement("rpc.errors")
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -149,6 +157,7 @@ async def test_tenants_stand_in_the_path_or_the_params(api: Api) -> None:
     assert (await call(api, "GetTask", {"id": task["id"], "tenant": "b"}, "/acme/rpc"))["error"]["code"] == -32602
 
 
+@on_every_store
 async def test_a_key_in_the_header_counts(api: Api) -> None:
     params = {"message": api.message("hello")}
     first = await call(api, "SendMessage", params, **{"Idempotency-Key": "k" * 16})

@@ -16,6 +16,7 @@ from tests.agents import CARD
 from tests.conftest import Api
 from tests.operations.bindings import REST, Outcome, invoke, on_both_bindings, served, total
 from tests.operations.conftest import on_every_store
+from tests.requirements import requirement
 
 
 def text_of(task: dict[str, Any]) -> str:
@@ -34,6 +35,7 @@ def agent(handle: Callable[[Turn], Awaitable[None]]) -> Agent:
 # -- what a client sends
 
 
+@requirement("security.limits")
 @pytest.mark.setting("max_body_bytes")
 @on_both_bindings
 @pytest.mark.parametrize("says_its_length", [True, False])

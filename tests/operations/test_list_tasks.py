@@ -3,12 +3,18 @@
 import pytest
 
 from tests.conftest import Api
+from tests.operations.conftest import everywhere
+from tests.requirements import requirement
+
+pytestmark = everywhere
 
 
+@requirement("list.fields")
 async def test_a_listing_without_tasks_has_all_four_fields(api: Api) -> None:
     assert (await api.get("/tasks")).json() == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
 
 
+@requirement("list.order", "list.artifacts")
 async def test_tasks_come_newest_status_first_and_without_artifacts(api: Api) -> None:
     ids = [(await api.send(f"task {number}"))["id"] for number in range(5)]
     tasks = (await api.get("/tasks")).json()["tasks"]
@@ -20,6 +26,7 @@ async def test_tasks_come_newest_status_first_and_without_artifacts(api: Api) ->
     assert all(task["artifacts"] for task in whole)
 
 
+@requirement("list.cursor")
 async def test_pages_cover_every_task_once_with_an_equal_total(api: Api) -> None:
     ids = {(await api.send("x"))["id"] for _ in range(11)}
     seen: list[str] = []
@@ -37,6 +44,7 @@ async def test_pages_cover_every_task_once_with_an_equal_total(api: Api) -> None
     assert set(seen) == ids
 
 
+@requirement("list.filters")
 async def test_filters_narrow_the_listing(api: Api) -> None:
     one = await api.send("x", contextId="a")
     two = await api.send("ask", contextId="a")
@@ -57,6 +65,7 @@ async def test_history_length_bounds_each_history(api: Api) -> None:
     assert len((await api.get("/tasks", historyLength=1)).json()["tasks"][0]["history"]) == 1
 
 
+@requirement("list.parameters", "rest.query")
 @pytest.mark.parametrize(
     ("name", "value"),
     [

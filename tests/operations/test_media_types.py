@@ -11,6 +11,7 @@ from app.protocol.media_types import MediaTypes, media_type_of
 from app.settings import Settings
 from tests.agents import CARD
 from tests.operations.bindings import JSONRPC, REST, invoke, on_both_bindings, served, total
+from tests.requirements import requirement
 
 RAW = base64.b64encode(b"\x89PNG").decode()
 TEXT = ["text/plain"]
@@ -66,6 +67,7 @@ async def test_a_part_of_an_input_mode_of_card_or_skill_is_taken(
             assert not (await invoke(api, binding, operation, {"message": api.message("", parts=[part])})).failed
 
 
+@requirement("send.media-type")
 @pytest.mark.parametrize(("taker", "part", "named"), REFUSED)
 async def test_a_part_of_another_media_type_is_refused_and_nothing_runs(
     settings: Settings, taker: Agent, part: dict[str, Any], named: str

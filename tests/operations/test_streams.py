@@ -10,9 +10,10 @@ from app.service import event_log
 from app.settings import Settings
 from tests.asgi import TIMEOUT
 from tests.conftest import Api, Event, read_events
-from tests.operations.conftest import on_every_store
+from tests.operations.conftest import everywhere, is_at_end
+from tests.requirements import requirement
 
-pytestmark = on_every_store
+pytestmark = everywhere
 
 if TYPE_CHECKING:
     import httpx
@@ -33,6 +34,7 @@ def folded(events: list[Event]) -> dict[str, Any]:
     return to_dict(task)
 
 
+@requirement("stream.task-first")
 async def test_a_stream_begins_with_the_task_and_ends_with_its_final_state(api: Api) -> None:
     events = await api.stream_of("chunks 3")
     assert [event.kind for event in events] == ["task", "statusUpdate", *["artifactUpdate"] * 3, "statusUpdate"]
@@ -42,6 +44,7 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_final_state(api: 
     assert [event.data["artifactUpdate"].get("append") for event in events[2:5]] == [None, True, True]
 
 
+@requirement("data.fold", "delivery.order", "get.current")
 async def test_applying_the_frames_in_order_gives_the_task(api: Api) -> None:
     events = await api.stream_of("chunks 20")
     task = await api.task(events[0].data["task"]["id"])
@@ -68,11 +71,13 @@ async def test_a_follow_up_stream_begins_with_the_task_as_of_its_turn(api: Api) 
     assert folded(events) == await api.task(first["id"])
 
 
+@requirement("rest.stream-end")
 async def test_a_stream_ends_when_the_task_asks_for_input(api: Api) -> None:
     events = await api.stream_of("ask")
     assert events[-1].state == "TASK_STATE_INPUT_REQUIRED"
 
 
+@requirement("stream.live")
 async def test_events_come_while_the_turn_runs(api: Api) -> None:
     stream = api.events("/message:stream", {"message": api.message("hold g")})
     kinds = [(await anext(stream)).kind for _ in range(3)]
@@ -81,6 +86,7 @@ async def test_events_come_while_the_turn_runs(api: Api) -> None:
     assert [event.kind async for event in stream] == ["artifactUpdate", "statusUpdate"]
 
 
+@requirement("delivery.independent")
 async def test_a_reader_that_leaves_does_not_touch_the_task(api: Api) -> None:
     body = {"message": api.message("hold g")}
     async with api.http.stream("POST", "/message:stream", json=body) as response:
@@ -91,6 +97,7 @@ async def test_a_reader_that_leaves_does_not_touch_the_task(api: Api) -> None:
     assert rest[-1].state == "TASK_STATE_COMPLETED"
 
 
+@requirement("resume.exact")
 async def test_a_cut_stream_resumes_with_exactly_what_was_missed(api: Api) -> None:
     whole = await api.stream_of("chunks 10")
     task_id = whole[0].data["task"]["id"]
@@ -125,15 +132,16 @@ async def test_a_resume_says_that_it_replays(api: Api) -> None:
     assert response.headers["x-accel-buffering"] == "no"
 
 
-async def test_a_resume_at_the_end_of_a_task_that_has_ended_has_no_content(api: Api) -> None:
+@requirement("resume.end")
+async def test_a_resume_at_the_end_of_a_task_that_has_ended_is_told_so(api: Api, binding: str) -> None:
     events = await api.stream_of("x")
     response = await api.http.get(
         f"/tasks/{events[0].data['task']['id']}:subscribe", headers={"Last-Event-ID": str(events[-1].id)}
     )
-    assert response.status_code == 204
-    assert response.content == b""
+    assert is_at_end(response, binding)
 
 
+@requirement("subscribe.task-first")
 async def test_subscribing_begins_with_the_task_as_it_is(api: Api) -> None:
     task_id = await api.held("g")
     stream = api.events(f"/tasks/{task_id}:subscribe")
@@ -145,6 +153,7 @@ async def test_subscribing_begins_with_the_task_as_it_is(api: Api) -> None:
     assert rest[-1].state == "TASK_STATE_COMPLETED"
 
 
+@requirement("subscribe.end")
 async def test_a_subscription_stays_open_while_the_task_waits_for_input(api: Api) -> None:
     first = await api.send("ask")
     stream = api.events(f"/tasks/{first['id']}:subscribe")
@@ -153,6 +162,7 @@ async def test_a_subscription_stays_open_while_the_task_waits_for_input(api: Api
     assert [event.state async for event in stream][-1] == "TASK_STATE_COMPLETED"
 
 
+@requirement("subscribe.terminal")
 async def test_subscribing_to_a_task_that_has_ended_is_refused(api: Api) -> None:
     task = await api.send("x")
     for method in ("GET", "POST"):
@@ -161,6 +171,7 @@ async def test_subscribing_to_a_task_that_has_ended_is_refused(api: Api) -> None
         assert response.json()["error"]["details"][0]["reason"] == "UNSUPPORTED_OPERATION"
 
 
+@requirement("subscribe.unknown")
 async def test_subscribing_to_an_unknown_task_is_the_plain_not_found(api: Api) -> None:
     unknown = await api.http.get("/tasks/nowhere")
     for headers in ({}, {"Last-Event-ID": "3"}):
@@ -168,6 +179,7 @@ async def test_subscribing_to_an_unknown_task_is_the_plain_not_found(api: Api) -
         assert (response.status_code, response.content) == (404, unknown.content)
 
 
+@requirement("resume.wrong")
 @pytest.mark.parametrize("cursor", ["7", "99999999", "-1", "abc", "1.5", "", " ", "٣", "1" * 40])
 async def test_a_cursor_that_is_no_position_of_the_log_is_refused(api: Api, cursor: str) -> None:
     task_id = (await api.stream_of("chunks 3"))[0].data["task"]["id"]
@@ -183,6 +195,7 @@ async def test_a_cursor_on_a_new_send_without_a_key_is_refused_and_nothing_runs(
     assert api.script.runs == 0
 
 
+@requirement("delivery.equal")
 async def test_several_streams_of_a_task_get_equal_events_in_equal_order(api: Api) -> None:
     task_id = await api.held("g")
 
@@ -228,6 +241,21 @@ async def test_the_events_endpoint_reads_the_log_by_position(api: Api) -> None:
     assert (unknown.status_code, unknown.content) == (404, (await api.get("/tasks/nowhere")).content)
 
 
+@requirement("stream.refusals")
+async def test_a_stream_is_refused_for_what_a_send_is_refused_for(api: Api) -> None:
+    ended = await api.send("x")
+    for task_id, context_id, reason in (
+        ("nowhere", None, "TASK_NOT_FOUND"),
+        (ended["id"], None, "UNSUPPORTED_OPERATION"),
+        ((await api.send("ask"))["id"], "another", "INVALID_PARAMS"),
+    ):
+        body = {"message": api.message("x", taskId=task_id, contextId=context_id)}
+        for path in ("/message:send", "/message:stream"):
+            response = await api.post(path, body)
+            assert response.json()["error"]["details"][-1]["reason"] == reason
+    assert api.script.runs == 2
+
+
 class TestTruncation:
     """With `A2A_MAX_EVENTS_PER_TASK` the log keeps its newest entries only."""
 
@@ -235,6 +263,7 @@ class TestTruncation:
     def settings(self, settings: Settings) -> Settings:
         return settings.model_copy(update={"max_events_per_task": 10})
 
+    @requirement("resume.snapshot")
     async def test_a_resume_below_what_the_log_keeps_begins_with_a_snapshot(self, api: Api) -> None:
         task_id = await api.start("chunks 40")
         await api.wait_for(task_id, "TASK_STATE_COMPLETED")

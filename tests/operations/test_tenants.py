@@ -3,8 +3,13 @@
 import pytest
 
 from tests.conftest import Api
+from tests.operations.conftest import on_both_bindings
+from tests.requirements import requirement
+
+pytestmark = on_both_bindings
 
 
+@requirement("list.visible", "errors.not-found", "security.scope")
 async def test_a_task_is_seen_by_its_tenant_only(api: Api) -> None:
     acme = Api(api.http, api.script, tenant="acme")
     other = Api(api.http, api.script, tenant="other")

@@ -1,4 +1,4 @@
-"""The official client drives a really started server over both bindings."""
+"""The official Python client drives a really started server over both bindings: every operation, and its errors."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,20 +12,27 @@ from a2a.utils import errors as sdk_errors
 from google.protobuf import json_format
 
 from tests.receiver import receiving
-from tests.server import running_server
+from tests.server import Server, running_server
 
-AGENT = "tests.sdk_agent"
+BINDINGS = ["HTTP+JSON", "JSONRPC"]
 
 
-@pytest.fixture(params=["HTTP+JSON", "JSONRPC"])
-async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
-    async with (
-        running_server(tmp_path, agent=AGENT, store_url="memory://", push="on", push_allow="127.0.0.1") as server,
-        httpx.AsyncClient(timeout=10.0) as http,
-    ):
-        card = await A2ACardResolver(http, server.url).get_agent_card()
-        config = ClientConfig(httpx_client=http, supported_protocol_bindings=[request.param])
-        yield ClientFactory(config).create(card)
+@pytest.fixture(params=BINDINGS)
+async def factory(request: pytest.FixtureRequest, conformance_server: Server) -> AsyncIterator[Any]:
+    """Makes clients of one binding."""
+    async with httpx.AsyncClient(timeout=10.0) as http:
+        card = await A2ACardResolver(http, conformance_server.url).get_agent_card()
+
+        def make(**config: Any) -> Any:
+            chosen = ClientConfig(httpx_client=http, supported_protocol_bindings=[request.param], **config)
+            return ClientFactory(chosen).create(card)
+
+        yield make
+
+
+@pytest.fixture
+def client(factory: Any) -> Any:
+    return factory()
 
 
 def message(text: str, **members: Any) -> pb.SendMessageRequest:
@@ -33,30 +40,90 @@ def message(text: str, **members: Any) -> pb.SendMessageRequest:
     return pb.SendMessageRequest(message=pb.Message(message_id="m", role=pb.ROLE_USER, parts=parts, **members))
 
 
-async def test_the_client_streams_a_task_to_its_end(client: Any) -> None:
-    events = [event async for event in client.send_message(message("one two three"))]
+async def last(stream: AsyncIterator[Any]) -> Any:
+    async for event in stream:
+        seen = event
+    return seen
+
+
+async def test_send_message_is_answered_with_the_task(factory: Any) -> None:
+    events = [event async for event in factory(streaming=False).send_message(message("echo hello"))]
+    assert [event.WhichOneof("payload") for event in events] == ["task"]
+    assert events[0].task.status.state == pb.TASK_STATE_COMPLETED
+    assert events[0].task.artifacts[0].parts[0].text == "hello"
+
+
+async def test_send_message_returns_while_the_task_runs_when_it_is_asked_to(factory: Any) -> None:
+    client = factory(streaming=False)
+    request = message("wait")
+    request.configuration.return_immediately = True
+    task = (await last(client.send_message(request))).task
+    assert task.status.state in (pb.TASK_STATE_SUBMITTED, pb.TASK_STATE_WORKING)
+    canceled = await client.cancel_task(pb.CancelTaskRequest(id=task.id))
+    assert canceled.status.state == pb.TASK_STATE_CANCELED
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_direct_reply_is_a_message_and_nothing_else(factory: Any, streaming: bool) -> None:
+    events = [event async for event in factory(streaming=streaming).send_message(message("reply"))]
+    assert [event.WhichOneof("payload") for event in events] == ["message"]
+    assert events[0].message.role == pb.ROLE_AGENT
+    assert events[0].message.parts[0].text == "Direct message response"
+
+
+async def test_send_streaming_message_streams_a_task_to_its_end(client: Any) -> None:
+    events = [event async for event in client.send_message(message("chunks"))]
     kinds = [event.WhichOneof("payload") for event in events]
-    assert kinds == ["task", "status_update", *["artifact_update"] * 3, "status_update"]
+    assert kinds == ["task", "status_update", "artifact_update", "artifact_update", "status_update"]
+    assert [event.artifact_update.append for event in events[2:4]] == [False, True]
+    assert events[3].artifact_update.last_chunk
     assert events[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
 
 
-async def test_the_client_gets_lists_and_continues_tasks(client: Any) -> None:
+@pytest.mark.parametrize(("word", "kind"), [("file", "raw"), ("url", "url"), ("data", "data")])
+async def test_every_kind_of_part_arrives(factory: Any, word: str, kind: str) -> None:
+    task = (await last(factory(streaming=False).send_message(message(word)))).task
+    part = task.artifacts[0].parts[0]
+    assert part.WhichOneof("content") == kind
+    if kind == "data":
+        assert dict(part.data.struct_value.items()) == {"key": "value", "count": 42}
+    else:
+        assert (part.filename, part.media_type) == ("output.txt", "text/plain")
+
+
+async def test_get_task_and_list_tasks_show_a_task_of_two_turns(client: Any) -> None:
     events = [event async for event in client.send_message(message("ask"))]
     task = events[0].task
     assert events[-1].status_update.status.state == pb.TASK_STATE_INPUT_REQUIRED
-    async for event in client.send_message(message("go on", task_id=task.id, context_id=task.context_id)):
-        last = event
-    assert last.status_update.status.state == pb.TASK_STATE_COMPLETED
+    end = await last(client.send_message(message("echo on", task_id=task.id, context_id=task.context_id)))
+    assert end.status_update.status.state == pb.TASK_STATE_COMPLETED
     shown = await client.get_task(pb.GetTaskRequest(id=task.id))
     assert shown.status.state == pb.TASK_STATE_COMPLETED
-    assert [message.parts[0].text for message in shown.history] == ["ask", "What?", "go on"]
-    assert "".join(part.text for part in shown.artifacts[0].parts) == "go on "
-    listing = await client.list_tasks(pb.ListTasksRequest(page_size=10))
+    assert [message.parts[0].text for message in shown.history] == ["ask", "Which one?", "echo on"]
+    assert [part.text for part in shown.artifacts[0].parts] == ["on"]
+    trimmed = await client.get_task(pb.GetTaskRequest(id=task.id, history_length=1))
+    assert [message.parts[0].text for message in trimmed.history] == ["echo on"]
+    listing = await client.list_tasks(pb.ListTasksRequest(page_size=10, context_id=task.context_id))
     assert [listed.id for listed in listing.tasks] == [task.id]
-    assert listing.total_size == 1
+    assert (listing.total_size, listing.page_size, listing.next_page_token) == (1, 10, "")
 
 
-async def test_the_client_subscribes_and_cancels(client: Any) -> None:
+async def test_list_tasks_pages(client: Any) -> None:
+    ids = set()
+    for _ in range(3):
+        ids.add((await last(client.send_message(message("echo x", context_id="pages")))).status_update.task_id)
+    seen: list[str] = []
+    token = ""
+    while True:
+        page = await client.list_tasks(pb.ListTasksRequest(page_size=2, page_token=token, context_id="pages"))
+        seen += [task.id for task in page.tasks]
+        if not (token := page.next_page_token):
+            break
+    assert ids <= set(seen)
+    assert len(seen) == len(set(seen)) == page.total_size
+
+
+async def test_subscribe_to_task_and_cancel_task(client: Any) -> None:
     stream = client.send_message(message("wait"))
     task_id = (await anext(stream)).task.id
     subscription = client.subscribe(pb.SubscribeToTaskRequest(id=task_id))
@@ -64,40 +131,79 @@ async def test_the_client_subscribes_and_cancels(client: Any) -> None:
     canceled = await client.cancel_task(pb.CancelTaskRequest(id=task_id))
     assert canceled.status.state == pb.TASK_STATE_CANCELED
     for events in (subscription, stream):
-        assert [event.status_update.status.state async for event in events][-1] == pb.TASK_STATE_CANCELED
+        assert (await last(events)).status_update.status.state == pb.TASK_STATE_CANCELED
 
 
 async def test_the_client_gets_the_errors_it_knows(client: Any) -> None:
-    with pytest.raises(sdk_errors.TaskNotFoundError):
-        await client.get_task(pb.GetTaskRequest(id="nowhere"))
-    async for event in client.send_message(message("done")):
-        last = event
+    for attempt in (
+        client.get_task(pb.GetTaskRequest(id="nowhere")),
+        client.cancel_task(pb.CancelTaskRequest(id="nowhere")),
+        anext(client.subscribe(pb.SubscribeToTaskRequest(id="nowhere"))),
+        anext(client.send_message(message("x", task_id="nowhere"))),
+    ):
+        with pytest.raises(sdk_errors.TaskNotFoundError):
+            await attempt
+    task_id = (await last(client.send_message(message("done")))).status_update.task_id
     with pytest.raises(sdk_errors.TaskNotCancelableError):
-        await client.cancel_task(pb.CancelTaskRequest(id=last.status_update.task_id))
+        await client.cancel_task(pb.CancelTaskRequest(id=task_id))
+    for attempt in (
+        anext(client.subscribe(pb.SubscribeToTaskRequest(id=task_id))),
+        anext(client.send_message(message("more", task_id=task_id))),
+    ):
+        with pytest.raises(sdk_errors.UnsupportedOperationError):
+            await attempt
+    with pytest.raises(sdk_errors.InvalidParamsError):
+        await client.list_tasks(pb.ListTasksRequest(page_size=1000))
 
 
-async def test_the_client_configures_push_notifications_and_they_come(client: Any) -> None:
+async def test_what_the_card_does_not_offer_is_refused(client: Any) -> None:
+    config = pb.TaskPushNotificationConfig(task_id="t", id="c", url="https://example.com/hook")
+    named = {"task_id": "t", "id": "c"}
+    for attempt in (
+        client.create_task_push_notification_config(config),
+        client.get_task_push_notification_config(pb.GetTaskPushNotificationConfigRequest(**named)),
+        client.list_task_push_notification_configs(pb.ListTaskPushNotificationConfigsRequest(task_id="t")),
+        client.delete_task_push_notification_config(pb.DeleteTaskPushNotificationConfigRequest(**named)),
+    ):
+        with pytest.raises(sdk_errors.PushNotificationNotSupportedError):
+            await attempt
+    # The client asks the server only where the card offers an extended one.
+    shown = await client.get_extended_agent_card(pb.GetExtendedAgentCardRequest())
+    assert shown.name == "Conformance agent"
+
+
+@pytest.fixture(params=BINDINGS)
+async def pushed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+    """A client of a server that sends notifications."""
+    settings = {"agent": "tests.conformance_agent", "store_url": "memory://", "push": "on", "push_allow": "127.0.0.1"}
+    async with running_server(tmp_path, **settings) as server, httpx.AsyncClient(timeout=10.0) as http:
+        card = await A2ACardResolver(http, server.url).get_agent_card()
+        config = ClientConfig(httpx_client=http, supported_protocol_bindings=[request.param])
+        yield ClientFactory(config).create(card)
+
+
+async def test_the_client_configures_push_notifications_and_they_come(pushed: Any) -> None:
     async with receiving() as receiver:
         authentication = pb.AuthenticationInfo(scheme="Bearer", credentials="secret")
         inline = pb.TaskPushNotificationConfig(id="inline", url=receiver.url, authentication=authentication)
         request = message("ask")
         request.configuration.task_push_notification_config.CopyFrom(inline)
-        events = [event async for event in client.send_message(request)]
+        events = [event async for event in pushed.send_message(request)]
         task = events[0].task
         config = pb.TaskPushNotificationConfig(task_id=task.id, id="mine", url=receiver.url, token="t")
-        created = await client.create_task_push_notification_config(config)
+        created = await pushed.create_task_push_notification_config(config)
         assert (created.task_id, created.id, created.url) == (task.id, "mine", receiver.url)
         one = pb.GetTaskPushNotificationConfigRequest(task_id=task.id, id="mine")
-        assert await client.get_task_push_notification_config(one) == created
+        assert await pushed.get_task_push_notification_config(one) == created
         listing = pb.ListTaskPushNotificationConfigsRequest(task_id=task.id)
-        listed = await client.list_task_push_notification_configs(listing)
+        listed = await pushed.list_task_push_notification_configs(listing)
         assert [found.id for found in listed.configs] == ["inline", "mine"]
         gone = pb.DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="mine")
         for _ in range(2):
-            await client.delete_task_push_notification_config(gone)
+            await pushed.delete_task_push_notification_config(gone)
         with pytest.raises(sdk_errors.TaskNotFoundError):
-            await client.get_task_push_notification_config(one)
-        async for _ in client.send_message(message("one", task_id=task.id, context_id=task.context_id)):
+            await pushed.get_task_push_notification_config(one)
+        async for _ in pushed.send_message(message("one", task_id=task.id, context_id=task.context_id)):
             pass
         told = await receiver.until(lambda request: request.state == "TASK_STATE_COMPLETED")
         assert [notification.kind for notification in told][:2] == ["task", "statusUpdate"]

@@ -7,6 +7,7 @@ import pytest
 
 from app.protocol import errors
 from app.protocol.errors import A2AError, FieldViolation, InvalidParamsError, UnavailableError, http_body
+from tests.requirements import requirement
 
 # A2A 5.4, as it is written there.
 SPECIFICATION = """
@@ -45,6 +46,7 @@ def found(name: str) -> type[A2AError]:
     return one
 
 
+@requirement("errors.mapping")
 @pytest.mark.parametrize(("name", "code", "status", "http_status"), ROWS)
 def test_each_error_of_a2a_has_its_row_of_the_specification(
     name: str, code: str, status: str, http_status: str
@@ -59,6 +61,7 @@ def test_each_error_of_json_rpc_has_its_code(name: str, code: int) -> None:
     assert found(name).code == code
 
 
+@requirement("errors.parts")
 @pytest.mark.parametrize("error", [each for each in CLASSES if each is not A2AError])
 def test_each_error_can_be_answered_in_both_bindings(error: type[A2AError]) -> None:
     made = error()
@@ -107,7 +110,12 @@ def test_invalid_params_name_each_wrong_field() -> None:
                 {"field": "message.parts", "description": "is empty"},
                 {"field": "id", "description": "is blank"},
             ],
-        }
+        },
+        {
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": "INVALID_PARAMS",
+            "domain": "a2a-protocol.org",
+        },
     ]
     assert InvalidParamsError.of("id", "is blank").violations == (FieldViolation("id", "is blank"),)
 

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.protocol import ProtoModel, agent_card, push, requests, to_dict, to_json, types
+from tests.requirements import requirement
 
 field_behavior = importlib.import_module("google.api.field_behavior_pb2")  # has no types
 
@@ -129,6 +130,7 @@ def official(name: str, data: Any) -> Any:
     return json_format.ParseDict(data, getattr(pb, name)(), ignore_unknown_fields=False)
 
 
+@requirement("data.model")
 def test_every_official_message_has_a_model_with_its_fields() -> None:
     assert set(MESSAGES) <= set(MODELS)
     for name, message in MESSAGES.items():
@@ -142,6 +144,7 @@ def test_every_official_enum_has_our_values() -> None:
         }
 
 
+@requirement("data.camel-case")
 @pytest.mark.parametrize("name", sorted(MESSAGES))
 def test_what_either_side_writes_the_other_reads_as_the_same(name: str) -> None:
     @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), database=None)
@@ -197,6 +200,7 @@ def test_a_part_is_a_true_one_of(part: str) -> None:
         types.Part.model_validate_json(part)
 
 
+@requirement("data.presence")
 def test_what_is_false_is_written_and_what_is_unset_is_not() -> None:
     event = types.TaskArtifactUpdateEvent(
         task_id="t", context_id="c", artifact=types.Artifact(artifact_id="a"), append=False
@@ -231,6 +235,7 @@ def test_null_is_absent_and_unknown_members_are_ignored() -> None:
     assert json.loads(to_json(task)) == {"id": "t", "status": {"state": "TASK_STATE_WORKING"}}
 
 
+@requirement("data.timestamps")
 @pytest.mark.parametrize(
     ("written", "read"),
     [
