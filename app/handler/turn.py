@@ -22,7 +22,8 @@ from app.protocol import (
     TaskStatusUpdateEvent,
     fold,
 )
-from app.protocol.events import Clock, Update, update_of, utc_now
+from app.protocol.events import Clock, TextChunks, Update, update_of, utc_now
+from app.protocol.lifecycle import append_part
 from app.protocol.limits import TURN_LIMITS, TurnLimits, TurnMeter
 
 Content = str | Part
@@ -214,6 +215,13 @@ class Turn:
             )
         )
 
+    def emit_text(self, chunks: TextChunks, artifact_id: str, text: str) -> None:
+        """Offer a piece of text to be appended to an artifact that was begun; raises as `emit_artifact` does."""
+        self._go_working()
+        part = Part(text=text)
+        self._offer(chunks.update(text))
+        append_part(self.task, artifact_id, part)
+
     async def room(self) -> None:
         """Wait while too much of this turn waits to be stored."""
         await self._sink.room()
@@ -232,16 +240,18 @@ class Turn:
             self.emit_status(TaskState.WORKING)
 
     def _emit(self, event: Event) -> None:
+        self._offer(update_of(event))
+        fold(self.task, event)
+
+    def _offer(self, update: Update) -> None:
         if self.ended:
             raise TurnEndedError(f"the task has ended: {self.task.status.state}")
-        update = update_of(event)
-        over = self._meter.over(event, len(update.data))
+        over = self._meter.over(update)
         if over is not None:
             self.emit_status(TaskState.FAILED, over)
             raise TaskLimitError(over)
         self._sink.offer(update)
         self._meter.add(len(update.data))
-        fold(self.task, event)
 
     def _artifact_id(self, name: str) -> str:
         base = name if self._number == 1 else f"{name}-t{self._number}"
@@ -276,6 +286,7 @@ class ArtifactWriter:
         self._description = description
         self._metadata = metadata
         self._opened = False
+        self._chunks: TextChunks | None = None
 
     async def write(self, *content: Content, last: bool = False) -> None:
         """Add to the artifact.
@@ -287,7 +298,12 @@ class ArtifactWriter:
             ValueError: text that no store can keep (NUL, a lone surrogate), nothing at all, or too much (`LimitError`).
             TurnEndedError: the task has ended, `TaskLimitError` if by this very write.
         """
-        self._emit(content, last=last)
+        if self._opened and not last and len(content) == 1 and isinstance(content[0], str):
+            if self._chunks is None:
+                self._chunks = TextChunks(self._turn.task, self.artifact_id)
+            self._turn.emit_text(self._chunks, self.artifact_id, content[0])
+        else:
+            self._emit(content, last=last)
         await self._turn.room()
 
     def _emit(self, content: tuple[Content, ...], *, last: bool) -> None:

@@ -8,6 +8,7 @@ from app.protocol.extensions import TURN_MESSAGE_METADATA
 from app.protocol.types import (
     Artifact,
     Message,
+    Part,
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
@@ -73,6 +74,15 @@ def _fold_artifact(artifacts: list[Artifact], event: TaskArtifactUpdateEvent) ->
                 artifacts[index] = _copy_artifact(changed)
             return
     artifacts.append(_copy_artifact(changed))
+
+
+def append_part(task: Task, artifact_id: str, part: Part) -> None:
+    """What `fold` does with an event that appends one part to an artifact."""
+    for held in reversed(task.artifacts):
+        if held.artifact_id == artifact_id:
+            held.parts.append(part)
+            return
+    task.artifacts.append(Artifact(artifact_id=artifact_id, parts=[part]))
 
 
 def _copy_artifact(artifact: Artifact) -> Artifact:

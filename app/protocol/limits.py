@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from app.protocol.lifecycle import TERMINAL, Event
+from app.protocol.events import Update
+from app.protocol.lifecycle import TERMINAL
 from app.protocol.protojson import MAX_ID_LENGTH
-from app.protocol.types import Task, TaskStatusUpdateEvent
+from app.protocol.types import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +55,18 @@ class TurnMeter:
         self._seq = head
         self._bytes = log_bytes
 
-    def over(self, event: Event, size: int) -> str | None:
-        """Why the task has to end instead of saying this, `size` bytes long; `None` if it has not.
+    def over(self, update: Update) -> str | None:
+        """Why the task has to end instead of saying this; `None` if it has not.
 
         Raises:
             LimitError: the event alone is too large.
         """
-        limits = self._limits
+        limits, size = self._limits, len(update.data)
         if size > limits.event_bytes:
             raise LimitError(f"the event has {size} bytes and may have {limits.event_bytes}; write it in pieces")
         if self._seq < limits.events and self._bytes + size <= limits.bytes:
             return None
-        if isinstance(event, TaskStatusUpdateEvent) and event.status.state in TERMINAL:
+        if update.state in TERMINAL:
             return None
         most = f"{limits.events} events" if self._seq >= limits.events else f"{limits.bytes} bytes of events"
         return f"The task failed because it has more than {most}, the most that this server keeps of one."

@@ -85,6 +85,14 @@ def to_json(model: BaseModel) -> bytes:
     return _storable(data)
 
 
+def text_to_json(text: str) -> bytes:
+    """Write a string as `to_json` does; raises as it does."""
+    try:
+        return _storable(orjson.dumps(text))
+    except orjson.JSONEncodeError:
+        raise ValueError("text must not contain lone surrogates") from None
+
+
 def to_dict(model: BaseModel) -> dict[str, Any]:
     """Write a model as a dictionary of JSON values, by the rules of `to_json`."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)

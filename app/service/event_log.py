@@ -235,7 +235,7 @@ class EventLog:
             tail.settled = commit.task if ended else copy_task(commit.task)
         else:
             tail.settled = None
-        self._push(tail, [LogEntry(first + n, update.data, update.event) for n, update in enumerate(commit.updates)])
+        self._push(tail, [LogEntry(first + n, update.data, update.decoded) for n, update in enumerate(commit.updates)])
         return head
 
     async def release(self, task_id: str, epoch: int) -> None:

@@ -168,10 +168,13 @@ class Record:
 
     def write(self, update: Update) -> None:
         """Put an update at the end of the log."""
-        event, data = update
+        data = update.data
         self.entries.append(data)
         self.log_bytes += len(data)
         self._change(data)
+        if update.is_chunk:
+            return
+        event = update.event
         if isinstance(event, TaskStatusUpdateEvent):
             position = (-milliseconds(event.status.timestamp), self.id)
             self.now = Place(position, self.now.context_id, event.status.state)

@@ -8,7 +8,6 @@ from app.protocol.errors import UnavailableError
 from app.protocol.events import Clock, Update
 from app.protocol.identity import Owner
 from app.protocol.lifecycle import TURN_ENDING
-from app.protocol.types import Message
 from app.store.base import Conflict, KeyClaimed, Lease, Replay
 from app.store.memory_configs import KeptConfigs
 from app.store.memory_partition import Partition
@@ -171,7 +170,7 @@ class Space:
             record.put(parts)
         if self.max_events is not None:
             record.truncate(self.max_events)
-        if record.hidden and not all(isinstance(update.event, Message) for update in updates):
+        if record.hidden and not all(update.is_reply for update in updates):
             self.partitions[record.owner].reveal(record)
             self._note_state(record)
         elif record.now is not record.place:

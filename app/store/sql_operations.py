@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 from app.protocol.events import Clock, begin_turn_update, encode_event, update_of
 from app.protocol.identity import Owner
 from app.protocol.lifecycle import INTERRUPTED, TERMINAL, TURN_ENDING, Event, copy_task
-from app.protocol.types import Task, TaskStatusUpdateEvent
+from app.protocol.types import Task
 from app.store.snapshots import encode_artifacts
 from app.store.sql_head import Head
 from app.store.sql_plan import Plan
@@ -186,7 +186,7 @@ class CommitUpdates(Operation[int]):
         self.size = sum(len(update.data) for update in self._updates)
         # The task goes on changing once this call suspends, so what may be stored of it is written down now.
         self._artifacts: bytes | None = None
-        if with_snapshot or any(_ends_turn(update.event) for update in self._updates):
+        if with_snapshot or any(update.state in TURN_ENDING for update in self._updates):
             self._artifacts = encode_artifacts(commit.task.artifacts)
 
     def entries_after(self, head: Head) -> int | None:
@@ -367,7 +367,3 @@ def _take_lease(head: Head, lease: Lease | None) -> None:
         head.take_lease(None, 0.0)
     else:
         head.take_lease(lease.worker, lease.ttl)
-
-
-def _ends_turn(event: Event) -> bool:
-    return isinstance(event, TaskStatusUpdateEvent) and event.status.state in TURN_ENDING

@@ -8,7 +8,7 @@ from pydantic_core import to_json as dump_json
 from app.protocol.events import Update
 from app.protocol.extensions import TURN_MESSAGE_METADATA
 from app.protocol.identity import Owner
-from app.protocol.lifecycle import fold
+from app.protocol.lifecycle import Event, fold
 from app.protocol.protojson import to_json
 from app.protocol.push import TaskPushNotificationConfig
 from app.protocol.types import Message, Task, TaskStatusUpdateEvent
@@ -141,27 +141,31 @@ class Plan:
         task_id, seq, entry = head.id, head.seq, None
         body = self.bodies.get(task_id)
         for update in updates:
-            event, data = update
+            data = update.data
             seq += 1
             head.seq = seq
             head.tail_bytes += len(data)
             head.log_bytes += len(data)
             self._events.append((task_id, seq, epoch, data))
-            if isinstance(event, TaskStatusUpdateEvent):
-                self._set_status(head, event)
-            elif isinstance(event, Task):
-                self.replace(head, event)
-            if isinstance(event, Message):
-                head.set_reply(event)
-            elif head.hidden:
+            if not update.is_chunk:
+                self._say(head, update.event)
+            if head.hidden and not update.is_reply:
                 head.hidden, head.settled = False, True
             if body is not None:
-                body = self.bodies[task_id] = fold(body, event)
+                body = self.bodies[task_id] = fold(body, update.event)
         if updates:
-            entry = LogEntry(seq, updates[-1].data, updates[-1].event)
+            entry = LogEntry(seq, updates[-1].data, updates[-1].decoded)
         head.progressed = True
         self.changed.add(task_id)
         return entry
+
+    def _say(self, head: Head, event: Event) -> None:
+        if isinstance(event, TaskStatusUpdateEvent):
+            self._set_status(head, event)
+        elif isinstance(event, Task):
+            self.replace(head, event)
+        elif isinstance(event, Message):
+            head.set_reply(event)
 
     def put_snapshot(self, head: Head, artifacts: bytes) -> None:
         """Store the artifacts as they are at the head of the log."""

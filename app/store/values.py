@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from app.protocol.events import MESSAGE_PREFIX, STATUS_UPDATE_PREFIX, TASK_PREFIX, Update, decode_event
+from app.protocol.events import Update
 from app.protocol.lifecycle import Event
 from app.protocol.push import TaskPushNotificationConfig
-from app.protocol.types import Artifact, Message, Task, TaskState, TaskStatusUpdateEvent
+from app.protocol.types import Artifact, Message, Task, TaskState
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -28,38 +28,16 @@ def check_claim(key: str, message_id: str, task_id: str = "") -> None:
         raise ValueError("an idempotency key must not contain NUL or lone surrogates")
 
 
-class LogEntry:
-    """One event of a task's log: its position, its bytes, and the event itself when asked for."""
+class LogEntry(Update):
+    """One event of a task's log with its position."""
 
-    __slots__ = ("_event", "data", "seq")
+    __slots__ = ("seq",)
 
     def __init__(self, seq: int, data: bytes, event: Event | None = None) -> None:
         self.seq = seq
         """Position in the task's log: 1 for the Task as submitted, then rising by exactly 1."""
         self.data = data
-        """A `StreamResponse` in ProtoJSON, one line."""
-        self._event = event
-
-    @property
-    def event(self) -> Event:
-        """The event; to be read, never changed."""
-        if self._event is None:
-            self._event = decode_event(self.data)
-        return self._event
-
-    @property
-    def state(self) -> TaskState | None:
-        """The state the task is in from this entry on; `None` if it says nothing of it."""
-        if self.data.startswith((STATUS_UPDATE_PREFIX, TASK_PREFIX)):
-            event = self.event
-            if isinstance(event, Task | TaskStatusUpdateEvent):
-                return event.status.state
-        return TaskState.COMPLETED if self.is_reply else None
-
-    @property
-    def is_reply(self) -> bool:
-        """Whether it is a bare Message, which ends a task that nobody sees."""
-        return self.data.startswith(MESSAGE_PREFIX)
+        self.decoded = event
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LogEntry) and (self.seq, self.data) == (other.seq, other.data)
