@@ -69,6 +69,8 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "history.length": Requirement("3.2.4", "MUST", "At most so many messages, the newest, in every operation."),
     "history.none": Requirement("3.2.4", "SHOULD", "A history length of 0 leaves the member out."),
     "parameters.case": Requirement("3.2.6", "MUST", "Names of service parameters are read in any case."),
+    "send.immediately-reply": Requirement("3.2.2", "MUST", "A direct Message is waited for in any case."),
+    "stream.immediately": Requirement("3.2.2", "MUST", "returnImmediately changes nothing for a stream."),
     # 3.3 Semantics
     "cancel.together": Requirement("3.3.1", "MUST", "Who cancels at the same time gets the same answer."),
     "errors.validation": Requirement("3.3.2", "MUST", "Everything is validated before anything is done."),
@@ -76,7 +78,9 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "errors.not-found": Requirement("3.3.2", "SHOULD", "What is not there and what is not yours is the same answer."),
     "errors.parts": Requirement("3.3.2", "MUST", "Every error has a code, a message and typed details."),
     "errors.temporary": Requirement("3.3.2", "SHOULD", "A failure that may pass is told apart, and when to come back."),
-    "errors.authentication": Requirement("3.3.2", "MUST", "Missing or wrong credentials: refused, with 401.", NO_AUTH),
+    "errors.authentication": Requirement(
+        "3.3.2", "MUST", "Missing or wrong credentials: 401 and a challenge.", NO_AUTH
+    ),
     "errors.authorization": Requirement("3.3.2", "MUST", "A lack of permission is an error, 403.", NO_AUTH),
     "errors.log": Requirement("3.3.2", "SHOULD", "Faults of the server are logged.", "no test reads the log"),
     "capability.streaming": Requirement("3.3.4", "MUST", "Where the card has no streaming, streams are refused."),
@@ -118,7 +122,7 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "push.payload": Requirement("4.3.3", "MUST", "A notification is a StreamResponse, with its credentials.", NO_PUSH),
     "push.delivery": Requirement("4.3.3", "MUST", "Each event is tried at least once for each webhook.", NO_PUSH),
     "push.timeout": Requirement("4.3.3", "SHOULD", "A webhook has a time to answer in.", NO_PUSH),
-    "extensions.unknown": Requirement("4.6.3", "SHOULD", "Extensions that are not known are ignored."),
+    "extensions.unknown": Requirement("4.6.3", "SHOULD", "Unknown extensions and other versions are ignored."),
     "extensions.activated": Requirement("4.6", "SHOULD", "The answer names what was activated."),
     "bindings.equal": Requirement("5.1", "MUST", "Both bindings have the same operations, answers and errors."),
     "bindings.declared": Requirement("5.2", "MUST", "The card declares both bindings, with URL and version."),
@@ -151,6 +155,8 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "security.scope": Requirement("13.1", "MUST", "Every operation reaches the caller's tasks only."),
     "security.limits": Requirement("13.4", "SHOULD", "What is too large or too deep is refused."),
     "security.safe-failures": Requirement("13.4", "MUST", "What failed inside is not shown to the caller."),
+    "security.secrets": Requirement("13.4", "MUST", "Logs hold no credentials.", "no test reads the log"),
+    "security.extended-card": Requirement("13.3", "MUST", "An extended card is for the authenticated.", NO_AUTH),
     "security.rate": Requirement("13.4", "SHOULD", "Rates are limited.", OPERATOR),
     "security.hsts": Requirement("13.4", "SHOULD", "HSTS over HTTPS.", OPERATOR),
     "security.webhooks": Requirement("13.2", "SHOULD", "Webhooks into the own network are refused.", NO_PUSH),

@@ -45,8 +45,10 @@ async def test_an_agent_that_does_not_stream_refuses_streams(silent: Api) -> Non
 
 @requirement("extensions.unknown")
 async def test_an_extension_that_nobody_knows_is_ignored(api: Api) -> None:
-    headers = {"A2A-Extensions": "urn:nobody:knows, https://example.com/extensions/other/v9"}
+    other_version = RESUME_EXTENSION_URI.replace("v1", "v9")
+    headers = {"A2A-Extensions": f"urn:nobody:knows, {other_version}"}
     response = await api.post("/message:send", {"message": api.message("hello")}, headers=headers)
+    assert "a2a-extensions" not in response.headers
     assert response.json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 

@@ -12,7 +12,7 @@ from tests.agents import Script
 from tests.asgi import TIMEOUT, serving
 from tests.conftest import Api
 from tests.five_methods import FiveMethodStore
-from tests.operations.conftest import on_every_store
+from tests.operations.conftest import everywhere
 from tests.requirements import requirement
 
 KEY = "direct-reply-key-1"
@@ -48,7 +48,7 @@ async def assert_nowhere(api: Api, task_id: str) -> None:
 
 
 @requirement("send.reply")
-@on_every_store
+@everywhere
 async def test_a_reply_is_a_bare_message_and_there_is_no_task(api: Api) -> None:
     message = await replied(api, "reply hi there")
     assert message["role"] == "ROLE_AGENT"
@@ -59,7 +59,7 @@ async def test_a_reply_is_a_bare_message_and_there_is_no_task(api: Api) -> None:
 
 
 @requirement("stream.reply-only")
-@on_every_store
+@everywhere
 async def test_a_stream_of_a_reply_is_that_message_alone(api: Api) -> None:
     (event,) = await api.stream_of("reply hi")
     assert event.kind == "message"
@@ -67,7 +67,7 @@ async def test_a_stream_of_a_reply_is_that_message_alone(api: Api) -> None:
     await assert_nowhere(api, task_id_of(api))
 
 
-@on_every_store
+@everywhere
 async def test_retries_get_the_same_message_and_run_nothing(api: Api) -> None:
     send = {"message": api.message("reply hi")}
     first = await api.post("/message:send", send, headers={"Idempotency-Key": KEY})
@@ -83,7 +83,8 @@ async def test_retries_get_the_same_message_and_run_nothing(api: Api) -> None:
     assert api.script.runs == 1
 
 
-@on_every_store
+@requirement("send.immediately-reply")
+@everywhere
 async def test_nothing_is_shown_before_it_is_known_what_it_is(api: Api) -> None:
     async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as group:
         at_once = group.create_task(replied(api, "reply-at gate", {"returnImmediately": True}))
@@ -94,7 +95,7 @@ async def test_nothing_is_shown_before_it_is_known_what_it_is(api: Api) -> None:
     assert at_once.result()["parts"] == [{"text": "here"}]
 
 
-@on_every_store
+@everywhere
 async def test_anything_but_a_reply_makes_it_a_task(api: Api) -> None:
     events = await api.stream_of("chunks 2")
     assert [(event.kind, event.id) for event in events] == [
@@ -114,7 +115,7 @@ async def test_anything_but_a_reply_makes_it_a_task(api: Api) -> None:
     assert (await api.send("hello", taskId=asked["id"]))["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-@on_every_store
+@everywhere
 async def test_a_failure_reveals_the_task(api: Api) -> None:
     task = await api.send("fail")
     assert task["status"]["state"] == "TASK_STATE_FAILED"

@@ -44,6 +44,13 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_final_state(api: 
     assert [event.data["artifactUpdate"].get("append") for event in events[2:5]] == [None, True, True]
 
 
+@requirement("stream.immediately")
+async def test_return_immediately_changes_nothing_for_a_stream(api: Api) -> None:
+    body = {"message": api.message("chunks 2"), "configuration": {"returnImmediately": True}}
+    events = await api.stream("/message:stream", body)
+    assert [event.kind for event in events] == ["task", "statusUpdate", *["artifactUpdate"] * 2, "statusUpdate"]
+
+
 @requirement("data.fold", "delivery.order", "get.current")
 async def test_applying_the_frames_in_order_gives_the_task(api: Api) -> None:
     events = await api.stream_of("chunks 20")
