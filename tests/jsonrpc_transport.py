@@ -120,11 +120,15 @@ def as_rest(http_status: int, headers: Mapping[str, str], body: bytes, request_i
         assert http_status == 200
         return httpx.Response(200, headers=kept, json=answer["result"])
     assert set(answer) == {"error"}
-    error = answer["error"]
+    error = error_as_rest(answer["error"], http_status)
+    return httpx.Response(error["code"], headers=kept, json={"error": error})
+
+
+def error_as_rest(error: dict[str, Any], http_status: int = 200) -> dict[str, Any]:
+    """A JSON-RPC error as REST says it (A2A 5.4)."""
     assert set(error) == {"code", "message", "data"}
     status, name = STATUS[error["code"]] if http_status == 200 else (http_status, HTTP_SAYS[http_status])
-    members = {"code": status, "status": name, "message": error["message"], "details": error["data"]}
-    return httpx.Response(status, headers=kept, json={"error": members})
+    return {"code": status, "status": name, "message": error["message"], "details": error["data"]}
 
 
 class _Unwrapped(httpx.AsyncByteStream):
@@ -148,8 +152,10 @@ class _Unwrapped(httpx.AsyncByteStream):
         assert line.startswith(b"data: " + self._before)
         assert line.endswith(b"}")
         name, _, value = line.removeprefix(b"data: " + self._before)[:-1].partition(b":")
-        assert name in (b'"result"', b'"error"')
-        return b"data: " + (value if name == b'"result"' else b'{"error":' + value + b"}")
+        if name == b'"result"':
+            return b"data: " + value
+        assert name == b'"error"'
+        return b"event: error\ndata: " + json.dumps({"error": error_as_rest(json.loads(value))}).encode()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

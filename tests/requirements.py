@@ -23,7 +23,6 @@ class Requirement(NamedTuple):
     """Why no test shows it, or what is not kept."""
 
 
-NO_PUSH: Final = "push notifications are not built yet; the card says so and the operations refuse"
 NO_AUTH: Final = "authentication is not built yet; the card declares no scheme"
 OPERATOR: Final = "an operator's: the server speaks HTTP and stands behind a proxy"
 
@@ -58,10 +57,10 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "subscribe.end": Requirement("3.1.6", "MUST", "A subscription ends with the task, and not before."),
     "subscribe.terminal": Requirement("3.1.6", "MUST", "A task that ended: UnsupportedOperationError."),
     "subscribe.unknown": Requirement("3.1.6", "MUST", "A task that is not there: TaskNotFoundError."),
-    "push.create": Requirement("3.1.7", "MUST", "A configuration lasts until it is deleted or its task goes.", NO_PUSH),
-    "push.get": Requirement("3.1.8", "MUST", "A configuration is shown; one that is not there is an error.", NO_PUSH),
-    "push.list": Requirement("3.1.9", "MUST", "All configurations of a task are listed.", NO_PUSH),
-    "push.delete": Requirement("3.1.10", "MUST", "A deleted configuration gets nothing; twice is once.", NO_PUSH),
+    "push.create": Requirement("3.1.7", "MUST", "A configuration lasts until it is deleted or its task goes."),
+    "push.get": Requirement("3.1.8", "MUST", "A configuration is shown; one that is not there is an error."),
+    "push.list": Requirement("3.1.9", "MUST", "All configurations of a task are listed."),
+    "push.delete": Requirement("3.1.10", "MUST", "A deleted configuration gets nothing; twice is once."),
     # 3.2 Parameters
     "send.blocking": Requirement("3.2.2", "MUST", "A send is answered when the turn has ended, with all it brought."),
     "send.interrupted": Requirement("3.2.2", "MUST", "A send is answered when the task waits for its caller."),
@@ -119,9 +118,14 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "data.required": Requirement("5.7", "MUST", "What is required is there, and its absence is refused."),
     "data.presence": Requirement("5.7", "MUST", "What is set is written, what is unset is not; no nulls."),
     "data.unknown": Requirement("5.7", "SHOULD", "Members that are not known are ignored."),
-    "push.payload": Requirement("4.3.3", "MUST", "A notification is a StreamResponse, with its credentials.", NO_PUSH),
-    "push.delivery": Requirement("4.3.3", "MUST", "Each event is tried at least once for each webhook.", NO_PUSH),
-    "push.timeout": Requirement("4.3.3", "SHOULD", "A webhook has a time to answer in.", NO_PUSH),
+    "push.payload": Requirement("4.3.3", "MUST", "A notification is the event as a StreamResponse, in order."),
+    "push.credentials": Requirement("4.3.3", "MUST", "A notification carries the credentials of its configuration."),
+    "push.retry": Requirement("13.2", "SHOULD", "A failed delivery is tried again, later and later."),
+    "push.declared": Requirement("3.3.4", "MUST", "The card says whether notifications are sent."),
+    "push.secrets": Requirement("13.2", "SHOULD", "Credentials are taken and never shown."),
+    "push.scope": Requirement("13.1", "MUST", "Configurations are of the caller's tasks only."),
+    "push.delivery": Requirement("4.3.3", "MUST", "Each event is tried at least once for each webhook."),
+    "push.timeout": Requirement("4.3.3", "SHOULD", "A webhook has a time to answer in."),
     "extensions.unknown": Requirement("4.6.3", "SHOULD", "Unknown extensions and other versions are ignored."),
     "extensions.activated": Requirement("4.6", "SHOULD", "The answer names what was activated."),
     "bindings.equal": Requirement("5.1", "MUST", "Both bindings have the same operations, answers and errors."),
@@ -159,7 +163,7 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "security.extended-card": Requirement("13.3", "MUST", "An extended card is for the authenticated.", NO_AUTH),
     "security.rate": Requirement("13.4", "SHOULD", "Rates are limited.", OPERATOR),
     "security.hsts": Requirement("13.4", "SHOULD", "HSTS over HTTPS.", OPERATOR),
-    "security.webhooks": Requirement("13.2", "SHOULD", "Webhooks into the own network are refused.", NO_PUSH),
+    "security.webhooks": Requirement("13.2", "SHOULD", "Webhooks into the own network are refused."),
     "security.retention": Requirement("13.4", "SHOULD", "Old tasks can be made to go."),
     # What this server promises besides
     "resume.exact": Requirement("event-log-resume", "OURS", "A cut stream goes on with exactly what was missed."),

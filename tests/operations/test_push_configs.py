@@ -8,6 +8,7 @@ import pytest
 from app.settings import Settings
 from tests.conftest import Api
 from tests.operations.conftest import on_every_store
+from tests.requirements import requirement
 
 pytestmark = on_every_store
 
@@ -70,7 +71,7 @@ class Configs:
 
 
 def _refusal(message: str, details: Any) -> RefusedError:
-    (detail,) = details
+    detail = details[0]
     return RefusedError(message, detail.get("reason"), {found["field"] for found in detail.get("fieldViolations", ())})
 
 
@@ -91,6 +92,7 @@ def configs(api: Api, request: pytest.FixtureRequest) -> Configs:
     return Configs(api, request.param)
 
 
+@requirement("push.create", "push.get", "push.delete")
 async def test_a_configuration_lives_from_its_creation_to_its_deletion(configs: Configs) -> None:
     task = await configs.api.send("hello")
     created = await configs.create(task["id"], id="mine")
@@ -105,6 +107,7 @@ async def test_a_configuration_lives_from_its_creation_to_its_deletion(configs: 
     assert refusal.value.reason == "TASK_NOT_FOUND"
 
 
+@requirement("push.secrets")
 async def test_credentials_are_taken_and_never_shown(configs: Configs) -> None:
     task = await configs.api.send("ask")
     authentication = {"scheme": "Bearer", "credentials": "very-secret"}
@@ -124,6 +127,7 @@ async def test_an_id_that_is_there_is_replaced_and_belongs_to_its_task(configs: 
     assert (await configs.get(other["id"], "c"))["url"] == URL
 
 
+@requirement("push.list")
 async def test_a_list_comes_in_pages(configs: Configs) -> None:
     task, other = await configs.api.send("ask"), await configs.api.send("ask")
     for name in "cabd":
@@ -146,6 +150,7 @@ async def test_a_list_comes_in_pages(configs: Configs) -> None:
         assert refusal.value.fields == {field}
 
 
+@requirement("push.scope")
 async def test_a_task_that_is_not_there_and_one_of_others_are_the_same_answer(configs: Configs) -> None:
     task = await configs.api.send("ask")
     await configs.create(task["id"], id="c")
@@ -241,6 +246,7 @@ class TestInASend:
         assert await configs.api.task(task["id"]) == task
 
 
+@requirement("push.declared")
 @pytest.mark.setting("push")
 async def test_the_card_says_that_notifications_are_sent(configs: Configs) -> None:
     card = (await configs.api.get("/.well-known/agent-card.json")).json()

@@ -12,5 +12,6 @@ from tests.server import Server, running_server
 async def conformance_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     """The conformance agent, really served."""
     folder = tmp_path_factory.mktemp("conformance")
-    async with running_server(folder, agent="tests.conformance_agent", store_url="memory://") as server:
+    settings = {"store_url": "memory://", "push": "on", "push_allow": "127.0.0.1"}
+    async with running_server(folder, agent="tests.conformance_agent", **settings) as server:
         yield server

@@ -1,7 +1,6 @@
 """The official Python client drives a really started server over both bindings: every operation, and its errors."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,10 +8,8 @@ import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as pb
 from a2a.utils import errors as sdk_errors
-from google.protobuf import json_format
 
-from tests.receiver import receiving
-from tests.server import Server, running_server
+from tests.server import Server
 
 BINDINGS = ["HTTP+JSON", "JSONRPC"]
 
@@ -156,57 +153,22 @@ async def test_the_client_gets_the_errors_it_knows(client: Any) -> None:
         await client.list_tasks(pb.ListTasksRequest(page_size=1000))
 
 
-async def test_what_the_card_does_not_offer_is_refused(client: Any) -> None:
-    config = pb.TaskPushNotificationConfig(task_id="t", id="c", url="https://example.com/hook")
-    named = {"task_id": "t", "id": "c"}
-    for attempt in (
-        client.create_task_push_notification_config(config),
-        client.get_task_push_notification_config(pb.GetTaskPushNotificationConfigRequest(**named)),
-        client.list_task_push_notification_configs(pb.ListTaskPushNotificationConfigsRequest(task_id="t")),
-        client.delete_task_push_notification_config(pb.DeleteTaskPushNotificationConfigRequest(**named)),
-    ):
-        with pytest.raises(sdk_errors.PushNotificationNotSupportedError):
-            await attempt
-    # The client asks the server only where the card offers an extended one.
+async def test_push_notification_configs_are_created_shown_listed_and_deleted(client: Any) -> None:
+    task_id = (await last(client.send_message(message("done")))).status_update.task_id
+    config = pb.TaskPushNotificationConfig(task_id=task_id, id="mine", url="https://example.com/hook")
+    created = await client.create_task_push_notification_config(config)
+    assert (created.id, created.task_id, created.url) == ("mine", task_id, "https://example.com/hook")
+    named = {"task_id": task_id, "id": "mine"}
+    assert await client.get_task_push_notification_config(pb.GetTaskPushNotificationConfigRequest(**named)) == created
+    everything = pb.ListTaskPushNotificationConfigsRequest(task_id=task_id)
+    assert list((await client.list_task_push_notification_configs(everything)).configs) == [created]
+    for _ in range(2):
+        await client.delete_task_push_notification_config(pb.DeleteTaskPushNotificationConfigRequest(**named))
+    assert list((await client.list_task_push_notification_configs(everything)).configs) == []
+    with pytest.raises(sdk_errors.TaskNotFoundError):
+        await client.get_task_push_notification_config(pb.GetTaskPushNotificationConfigRequest(**named))
+
+
+async def test_the_client_asks_for_an_extended_card_only_where_one_is_offered(client: Any) -> None:
     shown = await client.get_extended_agent_card(pb.GetExtendedAgentCardRequest())
     assert shown.name == "Conformance agent"
-
-
-@pytest.fixture(params=BINDINGS)
-async def pushed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
-    """A client of a server that sends notifications."""
-    settings = {"agent": "tests.conformance_agent", "store_url": "memory://", "push": "on", "push_allow": "127.0.0.1"}
-    async with running_server(tmp_path, **settings) as server, httpx.AsyncClient(timeout=10.0) as http:
-        card = await A2ACardResolver(http, server.url).get_agent_card()
-        config = ClientConfig(httpx_client=http, supported_protocol_bindings=[request.param])
-        yield ClientFactory(config).create(card)
-
-
-async def test_the_client_configures_push_notifications_and_they_come(pushed: Any) -> None:
-    async with receiving() as receiver:
-        authentication = pb.AuthenticationInfo(scheme="Bearer", credentials="secret")
-        inline = pb.TaskPushNotificationConfig(id="inline", url=receiver.url, authentication=authentication)
-        request = message("ask")
-        request.configuration.task_push_notification_config.CopyFrom(inline)
-        events = [event async for event in pushed.send_message(request)]
-        task = events[0].task
-        config = pb.TaskPushNotificationConfig(task_id=task.id, id="mine", url=receiver.url, token="t")
-        created = await pushed.create_task_push_notification_config(config)
-        assert (created.task_id, created.id, created.url) == (task.id, "mine", receiver.url)
-        one = pb.GetTaskPushNotificationConfigRequest(task_id=task.id, id="mine")
-        assert await pushed.get_task_push_notification_config(one) == created
-        listing = pb.ListTaskPushNotificationConfigsRequest(task_id=task.id)
-        listed = await pushed.list_task_push_notification_configs(listing)
-        assert [found.id for found in listed.configs] == ["inline", "mine"]
-        gone = pb.DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="mine")
-        for _ in range(2):
-            await pushed.delete_task_push_notification_config(gone)
-        with pytest.raises(sdk_errors.TaskNotFoundError):
-            await pushed.get_task_push_notification_config(one)
-        async for _ in pushed.send_message(message("one", task_id=task.id, context_id=task.context_id)):
-            pass
-        told = await receiver.until(lambda request: request.state == "TASK_STATE_COMPLETED")
-        assert [notification.kind for notification in told][:2] == ["task", "statusUpdate"]
-        for notification in told:
-            assert notification.headers["authorization"] == "Bearer secret"
-            json_format.Parse(notification.body, pb.StreamResponse())

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from app.worker.egress import EgressRules, RefusedReceiverError
 from app.worker.webhooks import Resolve, WebhookFailedError, http_webhooks
 from tests.receiver import Receiver, receiving
+from tests.requirements import requirement
 
 PUBLIC = [
     "https://example.com/hook",
@@ -129,6 +130,7 @@ def test_public_places_may_be_called(url: str) -> None:
     EgressRules().check_url(url)
 
 
+@requirement("security.webhooks")
 @pytest.mark.parametrize(("url", "reason"), REFUSED)
 def test_other_places_may_not_and_the_reason_is_said(url: str, reason: str) -> None:
     with pytest.raises(RefusedReceiverError, match=reason) as refusal:

@@ -16,6 +16,7 @@ from tests.asgi import TIMEOUT, serving
 from tests.conftest import Api
 from tests.operations.conftest import on_every_store, store_kind, store_url  # noqa: F401 - fixtures
 from tests.receiver import Received, Receiver, receiving
+from tests.requirements import requirement
 
 COMPLETED = "TASK_STATE_COMPLETED"
 INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"
@@ -67,12 +68,14 @@ def answers(*statuses: int, headers: Mapping[str, str] | None = None) -> Callabl
 
 @on_every_store
 class TestDelivery:
+    @requirement("push.payload")
     async def test_every_entry_of_the_turn_is_sent_in_order(self, api: Api) -> None:
         async with receiving() as receiver:
             task = await api.send("chunks 5", inline(receiver))
             requests = await receiver.until(has_ended)
             assert [request.event for request in requests] == await log_of(api, task["id"])
 
+    @requirement("push.credentials")
     async def test_a_request_carries_what_the_configuration_says(self, api: Api) -> None:
         authentication = {"scheme": "Bearer", "credentials": "secret 1"}
         async with receiving() as receiver:
@@ -105,6 +108,7 @@ class TestDelivery:
             requests = await receiver.until(has_ended)
             assert [request.event for request in requests] == (await log_of(api, task["id"]))[len(before) :]
 
+    @requirement("push.delivery", "push.retry")
     async def test_a_failed_delivery_is_made_again_before_the_next(self, api: Api) -> None:
         async with receiving(answers(500, 302, 404)) as receiver:
             task = await api.send("chunks 2", inline(receiver))
@@ -137,6 +141,7 @@ async def test_a_restart_goes_on_where_it_was(settings: Settings) -> None:
         assert again == log[log.index(again[0]) :]
 
 
+@requirement("push.timeout")
 @pytest.mark.setting("push_timeout")
 async def test_the_settings_time_out_is_kept(settings: Settings) -> None:
     async with receiving() as receiver, server(settings.model_copy(update={"push_timeout": 0.1})) as api:
@@ -185,6 +190,7 @@ async def test_a_receiver_that_is_gone_is_told_nothing_more(settings: Settings) 
         assert len(listed) == 2, "it is still there to be seen"
 
 
+@requirement("push.delete")
 async def test_a_deleted_one_is_told_nothing_more(settings: Settings) -> None:
     async with receiving() as deleted, receiving() as kept, server(settings) as api:
         task = await api.send("ask", inline(deleted, id="c"))
