@@ -30,6 +30,7 @@ COMMAND_TIMEOUT: Final = 10.0
 IDLE_TIMEOUT: Final = 3.0
 """Seconds that a transaction may wait for its next statement: a process that stands still in the middle of one holds
 locks on tasks that others are to take over."""
+IDLE_SETTING: Final = f"idle_in_transaction_session_timeout = {round(IDLE_TIMEOUT * 1000)}"
 POOL_TIMEOUT: Final = 10.0
 """Seconds that a script waits for a connection."""
 
@@ -96,6 +97,7 @@ class PostgresqlDatabase:
         self._url = url
         self._shared: bool | None = None
         """Whether a pooler may put each transaction on another of its lines; found out when first connected."""
+        self._begin = "BEGIN"
         self._engine = create_async_engine(
             "postgresql+asyncpg://",
             async_creator=self._connect,
@@ -138,7 +140,7 @@ class PostgresqlDatabase:
     async def write(self, script: Script[T]) -> T:
         """Run a script in one transaction."""
         async with self._connection() as raw:
-            await raw.execute("BEGIN")
+            await raw.execute(self._begin)
             try:
                 result = await _run(raw, script)
             except asyncpg.TransactionRollbackError as error:
@@ -171,7 +173,9 @@ class PostgresqlDatabase:
             # A prepared statement keeps the plan it got when the tables were empty, until they are analyzed, and there
             # is an index for everything that runs often. On a shared line it would be set for others.
             await connection.execute("SET enable_seqscan = off")
-            await connection.execute(f"SET idle_in_transaction_session_timeout = {round(IDLE_TIMEOUT * 1000)}")
+            await connection.execute(f"SET {IDLE_SETTING}")
+        else:
+            self._begin = f"BEGIN; SET LOCAL {IDLE_SETTING}"
         return connection
 
     @asynccontextmanager

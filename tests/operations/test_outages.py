@@ -18,7 +18,7 @@ from tests.asgi import TIMEOUT, serving
 from tests.conftest import Api
 from tests.tcp_proxy import OutageProxy, outage_proxy
 
-LEASE_TTL = 1.5
+LEASE_TTL = 2.4
 
 
 @pytest.fixture

@@ -12,8 +12,10 @@ import pytest
 
 from app.bootstrap import build_app
 from app.settings import Settings
+from app.store import scripts
 from app.store.base import Claimed, Replay
 from app.store.migrations import differences, downgrade
+from app.store.scripts import Statement, fetch
 from app.store.sql import SqlTaskStore
 from app.store.tables import Base
 from app.store.wakeups_postgresql import PostgresqlWakeups
@@ -160,3 +162,17 @@ async def test_hints_are_not_trusted_to_pgbouncer(bounced_url: str, caplog: pyte
             await asyncio.sleep(0.01)
     assert not wakeups.connected
     running.cancel()
+
+
+@ASKED
+async def test_what_a_transaction_needs_is_set_for_it_alone(bounced_url: str, setting: str) -> None:
+    def show() -> scripts.Script[str]:
+        ((value,),) = yield from fetch(
+            Statement("SELECT current_setting('idle_in_transaction_session_timeout')", (), ())
+        )
+        return str(value)
+
+    async with SqlTaskStore(bounced_url + setting) as store:
+        database = store._core.database
+        assert await database.write(show()) == "3s"
+        assert {await database.read(show()) for _ in range(LINES)} == {"0"}
