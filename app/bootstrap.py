@@ -116,7 +116,7 @@ def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
             max_tasks=settings.memory_max_tasks,
             terminal_ttl=settings.memory_task_ttl,
             max_events_per_task=settings.max_events_per_task,
-            max_push_configs=settings.push_configs_per_task,
+            max_push_configs=settings.max_push_configs_per_task,
             wakeups=wakeups,
         )
     # Drivers and ORM are imported by those only who use them.
@@ -127,7 +127,7 @@ def build_store(settings: Settings, wakeups: Wakeups) -> TaskStore:
             settings.store_url,
             wakeups=wakeups,
             max_events_per_task=settings.max_events_per_task,
-            max_push_configs=settings.push_configs_per_task,
+            max_push_configs=settings.max_push_configs_per_task,
             pool_size=settings.pool_size,
             sqlite_synchronous=settings.sqlite_synchronous,
             auto_migrate=settings.auto_migrate,
@@ -216,9 +216,6 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
         resources: Any = await stack.enter_async_context(agent.lifespan()) if agent.lifespan is not None else None
         events = EventLog(store, wakeups)
         stack.callback(events.close)
-        rules, push_store = egress_rules(settings), push_config_store(settings, store)
-        webhooks = http_webhooks(rules, timeout=settings.push_timeout)
-        calls = await stack.enter_async_context(webhooks) if push_store is not None else None
         supervisor = await stack.enter_async_context(Supervisor())
         turn_store = store if isinstance(store, TurnStore) else None
         lease = Lease(worker_name(), settings.lease_ttl)
@@ -234,20 +231,15 @@ async def run_services(settings: Settings, agent: Agent, store: TaskStore, wakeu
             resources=resources,
             limits=turn_limits(settings),
         )
+        push_store = push_config_store(settings, store)
         card = derive_card(agent.card, store, settings.base_url, sends_push=push_store is not None)
         extensions = ExtensionPolicy(card)
-        pusher = None
-        if push_store is not None and calls is not None:
-            env = DeliveryEnv(
-                events,
-                calls,
-                lambda found: store.for_owner(found.owner),
-                retry=settings.push_retry,
-                may_reply=agent.may_reply,
-            )
+        rules, pusher = egress_rules(settings), None
+        if push_store is not None:
+            webhooks = await stack.enter_async_context(http_webhooks(rules, timeout=settings.push_timeout))
+            env = DeliveryEnv(events, webhooks, store.for_owner, retry=settings.push_retry, may_reply=agent.may_reply)
             pusher = Pusher(push_store, supervisor, env, wakeups, lease=lease)
-            supervisor.forever(pusher.deliver, "deliver")
-            supervisor.forever(pusher.record, "record deliveries")
+            pusher.start()
         push_configs = PushConfigService(push_store, check_url=rules.check_url, deliveries=pusher)
         sender = Sender(
             events,

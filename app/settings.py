@@ -98,8 +98,6 @@ class Settings(BaseSettings):
     """How long a webhook may take to answer."""
     push_retry: Duration = 1.0
     """Time before a notification that failed is sent again; doubled with each further failure, up to an hour."""
-    push_configs_per_task: Count = 20
-    """Webhooks that a task may have."""
 
     max_body_bytes: Annotated[Count, Beyond("413")] = 4 * 1024 * 1024
     """Largest request body, in bytes."""
@@ -119,6 +117,8 @@ class Settings(BaseSettings):
     """Largest event that an agent writes, in bytes of JSON; at least 16,384."""
     max_artifacts_per_task: Annotated[Count, Beyond("ValueError at the agent's write")] = 1_000
     """Most artifacts of a task."""
+    max_push_configs_per_task: Annotated[Count, Beyond("400 InvalidParams")] = 20
+    """Most push notification configurations of a task."""
     fail_after_events: Annotated[Count, Beyond("the task ends FAILED; its last entry says why")] = 50_000
     """Most events of a task, over all its turns, dropped ones included; the one that ends it in addition."""
     fail_after_bytes: Annotated[Count, Beyond("the task ends FAILED; its last entry says why")] = 50_000_000

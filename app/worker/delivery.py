@@ -8,6 +8,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from app.protocol.errors import LogTruncatedError, TaskNotFoundError, UnavailableError
+from app.protocol.identity import Owner
 from app.protocol.lifecycle import TERMINAL
 from app.protocol.push import TaskPushNotificationConfig
 from app.service.event_log import EventLog, Follower, StreamPausedError
@@ -64,7 +65,7 @@ class DeliveryEnv:
         self,
         events: EventLog,
         webhooks: Webhooks,
-        store_of: Callable[[PushDelivery], TaskStore],
+        store_of: Callable[[Owner], TaskStore],
         *,
         retry: float,
         may_reply: bool = False,
@@ -155,7 +156,7 @@ class Delivery:
         self._task = asyncio.current_task()
         try:
             if not self._finishing:
-                await self._deliver(self._env.store_of(self._claimed))
+                await self._deliver(self._env.store_of(self._claimed.owner))
         except TaskNotFoundError:
             log.debug("a task to be told of is gone", task_id=self.key[0])
         except StreamPausedError:

@@ -69,6 +69,11 @@ class Pusher:
         self._closing = False
         self._stop_listening = wakeups.listen(self._hear)
 
+    def start(self) -> None:
+        """Deliver from now on, for as long as the supervisor lasts."""
+        self._supervisor.forever(self.deliver, "deliver")
+        self._supervisor.forever(self.record, "record deliveries")
+
     async def changed(self, task_id: str, config_id: str) -> None:
         """A configuration was created, replaced or removed: from the return on, this process calls it as it now is."""
         delivery = self._deliveries.get((task_id, config_id))

@@ -82,7 +82,7 @@ def settings(store_url: str) -> Settings:
         store_url=store_url,
         push="on",
         push_allow="127.0.0.1",
-        push_configs_per_task=4,
+        max_push_configs_per_task=4,
         shutdown_grace=0.05,
     )
 
@@ -202,7 +202,7 @@ async def test_what_cannot_be_sent_on_is_refused_and_named(configs: Configs) -> 
     assert await configs.list(task["id"]) == {}
 
 
-@pytest.mark.setting("push_configs_per_task")
+@pytest.mark.setting("max_push_configs_per_task")
 async def test_a_task_has_so_many_webhooks_and_no_more(configs: Configs) -> None:
     task = await configs.api.send("ask")
     for number in range(4):
