@@ -90,7 +90,14 @@ async def test_an_interrupted_command_says_so_and_leaves_the_task(tmp_path: Path
         }
         task_id = (await client.post("/message:send", json=body)).json()["task"]["id"]
         process = await asyncio.create_subprocess_exec(
-            str(CONSOLE), "watch", task_id, "--url", server.url, cwd=tmp_path, env=environment(), stdout=-1, stderr=-1
+            str(CONSOLE),
+            *("watch", task_id, "--url", server.url),
+            cwd=tmp_path,
+            env=environment(),
+            stdout=-1,
+            stderr=-1,
+            # Whoever runs the tests in the background has it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         assert process.stdout is not None
         assert process.stderr is not None

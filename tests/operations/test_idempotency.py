@@ -152,7 +152,7 @@ async def test_the_extension_is_on_the_card(api: Api) -> None:
     assert IDEMPOTENCY_EXTENSION_URI in {extension["uri"] for extension in card["capabilities"]["extensions"]}
 
 
-async def test_every_entry_replays_a_turn_before_the_last(api: Api) -> None:
+async def test_every_entry_replays_a_turn_before_the_last(api: Api, binding: str) -> None:
     first = keyed(api, "ask")
     asked = await api.post("/message:send", first)
     task_id = asked.json()["task"]["id"]
@@ -168,7 +168,9 @@ async def test_every_entry_replays_a_turn_before_the_last(api: Api) -> None:
     assert whole[-1].state == "TASK_STATE_INPUT_REQUIRED"
     assert await api.stream("/message:stream", first, headers={"Last-Event-ID": "1"}) == whole[1:]
     at_end = await api.post("/message:stream", first, headers={"Last-Event-ID": whole[-1].id or ""})
-    assert (at_end.status_code, at_end.headers["idempotency-replayed"]) == (204, "true")
+    assert is_at_end(at_end, binding)
+    if at_end.status_code == 204:
+        assert at_end.headers["idempotency-replayed"] == "true"
     api.script.gates["g"].set()
     assert (await running).json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert api.script.runs == 2

@@ -56,7 +56,7 @@ async def one_round(sleeper: Server, taker: Server) -> None:
 
 
 async def run_rounds(folder: Path, store_url: str, rounds: int) -> None:
-    settings = {"agent": AGENT, "store_url": store_url, "lease_ttl": "1s"}
+    settings = {"agent": AGENT, "store_url": store_url, "lease_ttl": "1s", "keep_alive": "2s"}
     async with running_server(folder, **settings) as one, running_server(folder, **settings) as other:
         for number in range(rounds):
             sleeper, taker = (one, other) if number % 2 else (other, one)
