@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from app.protocol import (
     ANONYMOUS,
@@ -49,6 +49,22 @@ class TurnSink(Protocol):
 
     async def durable(self) -> None:
         """Return when everything offered is stored. Raises `TurnEndedError` if it never will be."""
+
+
+class _Closed:
+    """Where nothing goes."""
+
+    def offer(self, update: Update) -> None:  # noqa: ARG002 - the sink's signature
+        raise TurnEndedError("the turn is over")
+
+    async def room(self) -> None:
+        raise TurnEndedError("the turn is over")
+
+    async def durable(self) -> None:
+        raise TurnEndedError("the turn is over")
+
+
+_CLOSED: Final = _Closed()
 
 
 class Turn:
@@ -221,6 +237,10 @@ class Turn:
         part = Part(text=text)
         self._offer(chunks.update(text))
         append_part(self.task, artifact_id, part)
+
+    def close(self) -> None:
+        """Take nothing more, whatever the handler has left running."""
+        self._sink = _CLOSED
 
     async def room(self) -> None:
         """Wait while too much of this turn waits to be stored."""

@@ -195,6 +195,9 @@ class RunningTurn:
             self.ended.set()
             if self._timer is not None:
                 self._timer.cancel()
+                self._timer = None
+            # Neither holds the other any longer, so that both go at once and not by the garbage collector.
+            self.turn.close()
             self._on_end(self)
 
     # -- storing
