@@ -64,7 +64,7 @@ class Exchange(NamedTuple):
 
 
 Answer = bytes | Response
-"""The result as JSON, or a response that says more than the result."""
+"""The result as JSON, or a stream of results."""
 Method = Callable[[Exchange, Any], Awaitable[Answer]]
 
 
@@ -75,10 +75,7 @@ async def _send_message(exchange: Exchange, params: SendMessageRequest) -> Answe
     if answer.replayed:
         exchange.headers.update(REPLAYED)
     member = b'{"task":' if isinstance(answer.result, Task) else b'{"message":'
-    result = member + to_json(answer.result) + b"}"
-    if answer.replayed:
-        return Response(_wrap(exchange.id, result), headers={"Idempotency-Replayed": "true"}, media_type=JSON)
-    return result
+    return member + to_json(answer.result) + b"}"
 
 
 async def _send_streaming_message(exchange: Exchange, params: SendMessageRequest) -> Answer:
