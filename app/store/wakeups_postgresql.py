@@ -112,8 +112,9 @@ class PostgresqlWakeups:
         await connection.add_listener(CHANNEL, self._hear)
         await self._check_echo(connection)
         self.connected = True
-        # What was said before is not said again.
+        # What was said meanwhile, here or elsewhere, is not said again: anything may have changed, for everybody.
         self._tell(None)
+        await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, orjson.dumps([self._origin, None]).decode())
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(IDLE_CHECK):

@@ -181,6 +181,8 @@ class Pusher:
         if task_id is None:
             self._look_at = now
             self._look.set()
+            self._doubted.update(self._told)
+            self._changed.set()
         elif task_id in self._told:
             self._doubted.add(task_id)
             self._changed.set()

@@ -63,6 +63,7 @@ async def run_rounds(folder: Path, store_url: str, rounds: int) -> None:
             await one_round(sleeper, taker)
 
 
+@pytest.mark.timeout(240)
 async def test_a_replica_that_was_stopped_writes_nothing_when_it_wakes(tmp_path: Path, postgres_url: str) -> None:
     await run_rounds(tmp_path, postgres_url, 5)
 

@@ -283,7 +283,7 @@ async def test_what_another_replica_replaces_is_let_go_of_at_once(postgres_url: 
 async def unclaimed(url: str) -> None:
     """Return when nobody delivers, long before a lease is over or renewed."""
     connection = await asyncpg.connect(url)
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(3 * TIMEOUT):
         while await connection.fetchval("SELECT max(claimed_until) FROM push_configs"):  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(0.01)
     await connection.close()
